@@ -19,7 +19,7 @@ struct Measured {
   std::vector<double> plain_again_s;  ///< the limit against itself: the noise of the ratio
 };
 
-/// Of no values: 0.
+/// Median; 0 of no values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());

@@ -101,7 +101,7 @@ void sizes(benchmark::internal::Benchmark* b) {
 BENCHMARK(all_gather)->Apply(sizes);
 BENCHMARK(reduce_scatter)->Apply(sizes);
 
-/// Of the ranks that only take part.
+/// Reporter of the ranks that only take part.
 class SilentReporter : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }

@@ -1,4 +1,4 @@
-// What single decisions of the CUDA backend are worth, each against doing without it, in turns: counter `speedup`,
+// Gains of single decisions of the CUDA backend, each against doing without it, in turns: counter `speedup`,
 // above 1 where the decision pays. Shapes are those of profiles/runs/gpu-1b.toml and gpu-100m.toml. Needs a GPU.
 
 #include <benchmark/benchmark.h>

@@ -30,7 +30,7 @@ using bench::Memory;
 using bench::random_matrix;
 using bench::Stopwatch;
 
-/// The same product by cuBLASLt, which sees row-major matrices transposed.
+/// Product by cuBLASLt, which sees row-major matrices transposed.
 class Library {
  public:
   Library(const Gemm& gemm, cudaStream_t stream)

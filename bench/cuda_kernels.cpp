@@ -128,7 +128,7 @@ const MemoryBound kMemoryBound[] = {
      }},
     // Zeroes the table, reads the gradients, writes all rows of the table.
     {"embedding_backward", 3, [](Kernels& k, const Tensors& t, DType d) { sum_embedding(k, t, integers(t[6]), d); }},
-    // The same of a text, a sixth of which is one token: fewer rows of the table are written.
+    // As above for a text, a sixth of which is one token: fewer rows of the table are written.
     {"embedding_backward_of_text", 3 - 1.0 / 6,
      [](Kernels& k, const Tensors& t, DType d) { sum_embedding(k, t, integers(t[7]), d); }},
     {"cross_entropy", 2 * static_cast<double>(kRowsOfLogits* kVocab) / kElements,
@@ -159,7 +159,7 @@ const MemoryBound kMemoryBound[] = {
        k.accumulate({t[1], DType::bf16}, floats(t[0]), kElements, 1.0F);
      },
      true},
-    // What per-parameter sharding copies: 8 ranks' shards of 16 parameters.
+    // Copies of per-parameter sharding: 8 ranks' shards of 16 parameters.
     {"copy_runs", 2,
      [](Kernels& k, const Tensors& t, DType d) {
        constexpr std::int64_t kParameters = 16, kRanks = 8, kChunk = kElements / kParameters / kRanks;

@@ -1,4 +1,4 @@
-// What tracing costs on a GPU, in training steps of a decoder of 0.3 billion parameters (at most 1.02), and what
+// Costs of tracing on a GPU, in training steps of a decoder of 0.3 billion parameters (at most 1.02), and what
 // watching the GPU costs.
 #include <array>
 #include <vector>
@@ -105,7 +105,7 @@ void cuda_step_with_recording_over_without(benchmark::State& state) {
 }
 BENCHMARK(cuda_step_with_recording_over_without)->Iterations(1)->Unit(benchmark::kSecond)->UseRealTime();
 
-/// What it costs a step that a thread asks NVML for the GPU's clocks, power and errors every 20 ms (device.monitor),
+/// Cost for a step of a thread that asks NVML for the GPU's clocks, power and errors every 20 ms (device.monitor),
 /// and as "same" the last run over the first, which is noise. Four runs: without, with, with, without, so that a clock
 /// that drifts meets both alike.
 void cuda_step_watched_over_unwatched(benchmark::State& state) {

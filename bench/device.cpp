@@ -1,4 +1,4 @@
-// What the CPU device itself costs: issuing an op to a busy lane (should be at most 2 us), events, and how well
+// Costs of the CPU device itself: issuing an op to a busy lane (should be at most 2 us), events, and how well
 // modelled transfers and emulated compute meet their times (transfers should be within 2 % from 100 us up).
 
 #include <benchmark/benchmark.h>

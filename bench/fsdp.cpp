@@ -81,7 +81,7 @@ void count(benchmark::State& state, const app::Trial& trial) {
   state.counters["peak_MiB"] = static_cast<double>(trial.memory.peak_occupied_total) / (1 << 20);
 }
 
-/// What ended the benchmark before its end; the cases that are left then say so.
+/// Reason for which the benchmark ended early; the cases that are left then say so.
 struct Stopped {
   std::string reason;
   int code = 0;

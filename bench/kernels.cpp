@@ -45,7 +45,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What y = x * w^T of a linear layer takes.
+/// Operands of y = x * w^T of a linear layer.
 struct RawGemm {
   std::int64_t rows, in, out;
   DType dtype;
@@ -292,7 +292,7 @@ BENCHMARK(decoder_block)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-/// The same block with model.fused_projections and without, in turns. Counter `speedup`: above 1 where fused is faster.
+/// A block with model.fused_projections and without, in turns. Counter `speedup`: above 1 where fused is faster.
 void fused_projections(benchmark::State& state) {
   label(state);
   const model::BatchShape batch{state.range(1), state.range(2), dtype_of(state)};

@@ -195,7 +195,7 @@ double quantile(std::vector<double> values, double q) {
   return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
-/// Of rows that ran alike, predicted against measured, in the mean by their number.
+/// Rank correlation of rows that ran alike, predicted against measured, as the mean by their number.
 double kendall_tau(const std::vector<Row>& rows) {
   std::map<std::pair<int, bool>, std::vector<std::pair<double, double>>> alike;
   for (const Row& row : rows) alike[{row.ranks, row.compute}].emplace_back(row.predicted.ms, row.measured.ms);

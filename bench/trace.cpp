@@ -1,4 +1,4 @@
-// What tracing costs: a record (should be at most 40 ns), a step with it and without it, taken in turns (at most 1 %);
+// Costs of tracing: a record (should be at most 40 ns), a step with it and without it, taken in turns (at most 1 %);
 // how fast the files are written (at least 200 MB/s of JSON), ten million records in bounded memory included, and how
 // fast they are read (at least 300 MB/s). A busy machine slows all alike: MB/s_of_cpu counts the thread's own time,
 // plain_write is the share of the time that as many bytes take without being made, and over_simdjson how much faster
@@ -104,7 +104,7 @@ double peak_megabytes() {
   return static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
-/// What the host adds for one record: the time of issue, the entry, the lane's stamp copied at the end of the step.
+/// The host's work for one record: the time of issue, the entry, the lane's stamp copied at the end of the step.
 void record(benchmark::State& state) {
   std::vector<trace::Record> records;
   records.reserve(kOps);
@@ -240,7 +240,7 @@ void read_file(benchmark::State& state, const Write& write, const Read& read) {
   state.counters["peak_rss_MB"] = peak_megabytes();
 }
 
-/// What `trace explain` begins with.
+/// The first part of `trace explain`.
 void read_kineto_file(benchmark::State& state) {
   read_file(state, rank_file, [](const std::string& path) {
     return foreign::read_job({path}).ranks.at(0).device.size() == kReadSteps * kOps;

@@ -27,7 +27,7 @@ class CountingTokens : public engine::BatchSource {
   void features(std::int64_t, std::span<float>, std::span<float>) const override {}
 };
 
-/// Of all threads together.
+/// CPU time of all threads together.
 inline double process_cpu_ns() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

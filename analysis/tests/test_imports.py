@@ -364,6 +364,7 @@ class TrainerTest(ImportTest):
                      "extra:\n- one\n")
         self.check(found, fsdp__strategy="hybrid_shard", mesh__shard=8, fsdp__wrap="size:1000", fsdp__backward_prefetch="post")
         self.assertEqual(sorted(found.unread), ["extra.0 = one", "fsdp_config.fsdp_new = 3"])
+        self.check(read("distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 2\n", ranks=16), mesh__ranks=16)  # --ranks wins
 
     def test_accelerates_parallelism(self) -> None:
         def mesh(**sizes: int) -> Import:

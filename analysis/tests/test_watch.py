@@ -139,6 +139,12 @@ class Dumps(Watched):
         self.put("_dump_1", dump({"0": WORLD}, {0: (4, 4)}, []))
         self.hangs([1])
 
+    def test_of_two_ranks_without_a_dump_either_may_wait_for_the_other(self) -> None:
+        # Rank 3 has not come to the world's 5 because it waits for rank 2 in a pair; neither could write.
+        for rank in range(2):
+            self.put(f"_dump_{rank}", dump({"0": WORLD}, {0: (5, 4)}, [entry(("0", "default_pg"), 0, 5)]))
+        self.hangs([], "Ranks 0, 1 wait in all_reduce 5", "ranks 2, 3 have left no dump: which of them has not come is not told")
+
     def test_a_rank_that_does_not_leave_what_others_have_left(self) -> None:
         for rank in range(4):
             own = [entry(("0", "default_pg"), 0, 5)] if rank == 3 else []

@@ -43,7 +43,7 @@ AccuracyRows rows_of(const Predictions& all, double Prediction::*predicted,
   return result;
 }
 
-/// Of 95 %, of the next source's row: measured over predicted time.
+/// 95 % interval of the next source's row: measured over predicted time.
 clock::Bounds interval_of(const AccuracyRows& rows) {
   const int sources = rows.distinct_sources();
   return {clock::quantile_of_next(rows.time_ratios, sources, 0.025),
@@ -78,7 +78,7 @@ config::Accuracy accuracy_of(const Predictions& collectives, const Trainings& tr
 
 namespace {
 
-/// Of how large errors are: the least that 95 of 100 do not exceed.
+/// Size of the error that 95 of 100 do not exceed.
 double most_of_95(std::vector<double> errors) {
   for (double& error : errors) error = std::abs(error);
   std::ranges::sort(errors);

@@ -1,4 +1,4 @@
-// What do published measurements say of the simulation's models? Predicts each row of profiles/published from the
+// Published measurements against the simulation's models. Predicts each row of profiles/published from the
 // cluster files and prints the errors as they are. docs/published.md explains the tables.
 //
 //   bench_published [--collectives FILE] [--training FILE] [--csv FILE] [--training-csv FILE] [--accuracy FILE]

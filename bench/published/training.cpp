@@ -64,7 +64,7 @@ double calibrated(Training& training, double published) {
   return std::sqrt(low * high);
 }
 
-/// What one row says of its framework on its GPU.
+/// Efficiencies that one row tells of its framework on its GPU.
 struct Told {
   std::string id, source;
   std::string gpu, numbers, framework;
@@ -75,7 +75,7 @@ struct Told {
   }
 };
 
-/// What rows say that calibrate. A row is predicted by other sources, never by its own: rows of one source err
+/// Efficiencies from rows that calibrate. A row is predicted by other sources, never by its own: rows of one source err
 /// together.
 class Efficiencies {
  public:
@@ -92,7 +92,7 @@ class Efficiencies {
     return config::median_efficiency(values);
   }
 
-  /// The same of frameworks on this GPU with these numbers, each its own median, without `row`'s framework and source.
+  /// Median over frameworks on this GPU with these numbers, each its own median, without `row`'s framework and source.
   std::optional<double> of_others(const Told& row) const {
     std::map<std::string, std::vector<double>> frameworks;
     for (const Told& t : told_) {

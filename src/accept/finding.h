@@ -36,7 +36,7 @@ struct Finding {
   bool accuses() const { return kind != Kind::transient && kind != Kind::collision; }
 };
 
-/// The collectives of one step: when each rank came to them, and how long they took once all had. Of several the sums.
+/// The collectives of one step: when each rank came to them, and how long they took once all had; sums of several.
 struct Arrivals {
   std::vector<double> arrival_us;  ///< by rank, on one clock, since the step began or the collective before was over
   double transfer_us = 0;          ///< from the last arrival to the end

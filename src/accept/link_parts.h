@@ -23,7 +23,7 @@ struct Value {
   double duplex = 1;  ///< both ways / one way
 };
 
-/// Who uses what.
+/// Parts of the fabric by the ends that use them.
 class Parts {
  public:
   explicit Parts(const Cluster& cluster)

@@ -60,7 +60,7 @@ std::string advice(const CauseShare& share, const Evidence& e) {
                : fmt::format("{}: {}{}", kCauses[cause].meaning, advice_with(cause, e.settings[cause]), *e.seen[cause]);
     return fmt::format("at most {:.3f} ms: {}.", share.ms, what);
   }
-  // Of few steps nobody is the late rank.
+  // With few steps no rank is the late one for certain.
   if (!share.without->advised || (cause == Cause::straggler && share.late_rank < 0)) return {};
   // If no knob turns to the flat layout, it is in use already or the program cannot have it.
   const bool flat =

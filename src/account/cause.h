@@ -9,7 +9,7 @@
 
 namespace fsdpbench::account {
 
-/// Why computation was not running: in a run of ours, and in a trace of another program. kCauses says what each means.
+/// Reason for which computation was not running, in a run of ours or another program's trace. kCauses explains each.
 enum class Cause : std::uint8_t {
   step_boundary,
   link_bound,

@@ -24,7 +24,7 @@ struct StepJitter {
   double share_pct = 0;       ///< `ms`, of the median step
 };
 
-/// Why computation was not running, ranked. The shares, small_ms and jitter add up to stalled_ms, which is the exposed
+/// Reasons for which computation was not running, ranked. The shares, small_ms and jitter make stalled_ms, the exposed
 /// communication, exposed copies and idle time of RunMetrics together.
 struct CauseReport {
   double step_ms = 0;     ///< the median step

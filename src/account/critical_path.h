@@ -48,7 +48,8 @@ class PathStep {
     int place = -1;  ///< -1: it is not in view
     int op = -1;
   };
-  /// When the host last stopped waiting before it issued an op, and the op that it had waited for (-1: for none).
+  /// Moment at which the host last stopped waiting before it issued an op, and the op that it had waited for (-1: for
+  /// none).
   struct Release {
     int op = -1;
     std::int64_t at_ns = 0;
@@ -72,7 +73,7 @@ class PathStep {
 
 /// [Note: the critical path]
 /// It is walked backwards from the end of the step. What ran last is on it; before that what held it back longest: the
-/// op before it on its lane or its communicator, an event, or the host, who issued it late. Of the host everything is
+/// op before it on its lane or its communicator, an event, or the host, who issued it late. All of the host is
 /// on the path back to the moment at which it last stopped waiting for an op of the device, which is next. A collective
 /// can move bytes only when its last rank is there, so the path goes to that rank. It ends where the step of the first
 /// rank began; what another rank did before its own step is unknown. Constraints are those of find_stalls().

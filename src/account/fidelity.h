@@ -17,7 +17,7 @@ struct ModelledTime {
   double observed_ms = 0;
 };
 
-/// How well a machine kept up with what it emulated in real time. `transfer` counts the transfers that had the links of
+/// Fidelity of a machine to what it emulated in real time. `transfer` counts the transfers that had the links of
 /// their group to themselves: what a shared one should take follows from all others.
 struct Fidelity {
   std::optional<ModelledTime> compute;   ///< absent if computation is real

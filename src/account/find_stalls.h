@@ -24,7 +24,7 @@ struct Stall {
   int late_rank = -1;
 };
 
-/// By op of the steady schedule, what it would take over what it takes if all ranks that split experts had as many rows
+/// Ratios by op of the steady schedule: its time over what it is if all ranks that split experts had as many rows
 /// (mesh.expert_imbalance on a computed clock). Empty: nothing is known of an imbalance.
 using EvenRows = std::vector<double>;
 
@@ -41,8 +41,8 @@ using EvenRows = std::vector<double>;
 /// lift (a limit, a late prefetch, a busy communicator, a blocked host) held it longer than those that nothing can lift
 /// (data, the transfer before it), that much of the transfer is put down to that constraint. What remains is the
 /// link's: of the one rank whose own link was busy longest, as far as the others' were done before (ranks' own ends are
-/// known of modelled links only: a real ring ends on all its ranks at once, whoever is slow), else of all. Of an
-/// exchange of rows, that which it takes beyond even rows comes first.
+/// known of modelled links only: a real ring ends on all its ranks at once, whoever is slow), else of all. In
+/// an exchange of rows, the time beyond even rows comes first.
 /// Where all was there and a lane had not begun, its wait for a core is told from what nobody can explain.
 std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& groups,
                                const std::optional<LinkModel>& link, bool prefetches_backward, int rank,

@@ -73,7 +73,7 @@ struct Difference {
 ///   just the threshold is measured as less every other time). faster: likewise.
 /// - no_difference: that it is worse, or better, by the threshold is excluded, with 96 % each.
 /// - inconclusive: none of these.
-/// What is certain is Student's: by the scatter of the ratios of pairs where trials took turns, since slow drift of the
+/// Certainty is Student's: by the scatter of the ratios of pairs where trials took turns, since slow drift of the
 /// machine hits both of a pair; of the earlier results where there are three or more; else of the repetitions of both
 /// sides without their outliers, or two intervals that do not meet.
 ///

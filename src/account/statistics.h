@@ -33,7 +33,7 @@ inline constexpr int kResamples = 2000;
 double median(std::vector<double> values);
 
 /// From five values on, the 95 % percentile bootstrap of the median: kResamples samples from a fixed seed, so equal
-/// input gives equal output. Of fewer values the bounds are the range, and of one that value. `values` must not be
+/// input gives equal output. For fewer values the bounds are the range, and for one that value. `values` must not be
 /// empty.
 Summary summarize(const std::vector<double>& values);
 

@@ -23,7 +23,7 @@ enum class OpClass : std::uint8_t {
 };
 OpClass classify(const schedule::Op& op);
 
-/// When one rank computed, communicated and did neither in one step; all lanes taken together. Computation, exposed
+/// Times in which one rank computed, communicated and did neither in one step; all lanes together. Computation, exposed
 /// communication, exposed copies and idle are disjoint and cover the window.
 struct StepIntervals {
   IntervalSet window;
@@ -35,7 +35,7 @@ struct StepIntervals {
   IntervalSet idle;
 };
 
-/// When what ran in a step ran, cut to the step; in no order, and intervals may overlap.
+/// Intervals of the ops that ran in a step, cut to the step; in no order, and intervals may overlap.
 struct StepRuns {
   std::vector<Interval> computation, communication, copies;
 };

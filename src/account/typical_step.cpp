@@ -68,7 +68,7 @@ std::vector<ToldStall> TypicalStalls::tell(const StepRecords& step, int rank, co
       told.back().stall.late_rank = -1;
     }
   }
-  // What waits as long before the same computation in the typical step repeats, though for another cause there.
+  // A wait as long before the same computation in the typical step repeats, though for another cause there.
   std::vector<ToldStall> named;
   for (ToldStall& rest : told) {
     Interval& time = rest.stall.time;

@@ -54,7 +54,7 @@ struct Declaration {
   }
 };
 
-/// What is wrong with a number that must be within `range`; empty: nothing.
+/// Complaint about a number that must be within `range`; empty if it is.
 std::string range_complaint(const std::string& text, const std::pair<std::int64_t, std::int64_t>& range) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -139,7 +139,7 @@ const CLI::App& chosen_command(const CLI::App& app, std::string& name) {
   return *chosen;
 }
 
-/// What `command` cannot take of `words`, those that no option or argument of it took; empty if that is nothing.
+/// Complaint about those of `words` that no option or argument of `command` took; empty if there are none.
 std::string not_taken(const CLI::App& command, const std::string& path, const std::vector<std::string>& words) {
   const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("-"); });
   if (option == words.end()) {

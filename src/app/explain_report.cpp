@@ -28,7 +28,7 @@
 namespace fsdpbench::app {
 namespace {
 
-/// What runs, and on the next line what of it is emulated.
+/// The headline of a run, and on the next line what of it is emulated.
 std::string explained_headline(const engine::Setup& p) {
   std::string text = run_headline(p);
   const std::size_t end = text.find("; ");
@@ -269,7 +269,7 @@ std::string wasted_lines(const engine::Setup& p) {
   return text;
 }
 
-/// Whether an op is asked for: of a unit by its label, or of a module and the unit that holds it.
+/// Choice of ops: those of a unit by its label, or of a module and the unit that holds it.
 class OpChoice {
  public:
   OpChoice(const plan::Plan& plan, const std::string& name) {
@@ -300,7 +300,7 @@ class OpChoice {
   int module_ = -1;
 };
 
-/// What --format json says.
+/// Data of --format json.
 struct Explained {
   const engine::Setup* setup;
   const Prediction* prediction;
@@ -341,7 +341,7 @@ auto words(std::string WastedAlike::*what) {
   return [what](const ExplainedWaste& w) { return wasted_words(*w.first, *w.second).*what; };
 }
 
-/// Of products whose rows do not begin at 16 bytes; empty: there are none. An H100 has a fifth of the rate for them.
+/// Note on products whose rows do not begin at 16 bytes; empty: none do. An H100 has a fifth of the rate for them.
 std::string vocabulary_line(const config::RunConfig& config) {
   constexpr std::int64_t kAligned = 8, kPadded = 64;  // numbers of two bytes
   const std::int64_t vocab = config.model.vocab;
@@ -543,10 +543,10 @@ Fields<Explained> declared() {
   using V = plan::CommunicationVolume;
   const auto host_peak = via(&E::setup, &S::host_memory, &PoolStatistics::peak_occupied_total);
   const auto sent = via(&E::setup, volume);
-  return {"Explanation", "What `explain --format json` prints ([explain.md](explain.md)).", "plan/plan.h", {
+  return {"Explanation", "Output of `explain --format json` ([explain.md](explain.md)).", "plan/plan.h", {
     {"schema_version", [](const E&) { return kExplainSchemaVersion; }, "", "version of this format"},
     {"config", [](const E& e) { return config::to_json(e.setup->config); }, "", "every key with its resolved value"},
-    {"plan", {"Plan", "Who owns which bytes.", "plan/plan.h", {
+    {"plan", {"Plan", "Ownership of all bytes.", "plan/plan.h", {
       {"ranks", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::ranks), "", "number of ranks"},
       {"shard", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::shard), "", "ranks that split a unit"},
       {"replicate", via(&E::setup, &S::plan, &P::mesh, &plan::Mesh::replicate), "", "groups that hold equal shards"},

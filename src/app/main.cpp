@@ -21,7 +21,7 @@
 namespace fsdpbench::app {
 namespace {
 
-/// What the ranks of a job can be ordered to do beside training.
+/// Work that the ranks of a job can be ordered to do beside training.
 Services services() {
   Services all;
   for (const Command& command : all_commands()) {

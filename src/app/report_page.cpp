@@ -61,7 +61,7 @@ Started start(std::vector<std::string> command) {
   return started;
 }
 
-/// What it prints until it ends or `until` has come; then it is ended.
+/// Output of `program` until it ends or `until` has come; then it is ended.
 std::string rest_of(const Started& program, launch::Deadline until) {
   std::string text;
   char piece[4096];

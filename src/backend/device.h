@@ -34,7 +34,7 @@ struct Activities {
   std::vector<std::string> names;  ///< of kernels and host calls
 };
 
-/// When an op ran on its lane, in nanoseconds of base/clock.h. Written by the device, read by the host only after
+/// Times of an op on its lane, in nanoseconds of base/clock.h. Written by the device, read by the host only after
 /// Device::settle_stamps(). A collective also stores when its last peer had arrived, if it can know; 0 elsewhere.
 struct Stamp {
   std::int64_t begin_ns = 0;

@@ -53,7 +53,7 @@ struct Gemm {
   float alpha = 1.0F;
   float beta = 0.0F;  ///< 0 (overwrite, c may be uninitialised) or 1 (add)
   // Elements between the starts of neighbouring rows of the matrices as they are stored; 0: rows lie back to back.
-  // What lies between rows is neither read nor written.
+  // Elements between rows are neither read nor written.
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
 
   /// This product with its strides written out.
@@ -383,7 +383,7 @@ inline std::int64_t attention_backward_scratch_bytes(const AttentionShape& shape
   return AttentionScratch::backward(shape).bytes;
 }
 
-/// Makes the kernels of a lane whose work the host's processors do, on the thread that will call them. Large updates
+/// Maker of the kernels of a lane whose work the host's processors do, on the thread that calls them. Large updates
 /// and copies may run on so many threads at once, the calling one among them; the bits do not depend on how many.
 using MakeHostKernels = std::function<std::unique_ptr<Kernels>(int threads)>;
 

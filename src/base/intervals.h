@@ -21,7 +21,7 @@ IntervalSet unite(const IntervalSet& a, const IntervalSet& b);
 IntervalSet intersect(const IntervalSet& a, const IntervalSet& b);
 /// Part of `a` that is not in `b`.
 IntervalSet subtract(const IntervalSet& a, const IntervalSet& b);
-/// What of `set` is in `span`, found in logarithmic time.
+/// The part of `set` in `span`, found in logarithmic time.
 IntervalSet clip(const IntervalSet& set, const Interval& span);
 /// Length in nanoseconds.
 std::int64_t length(const IntervalSet& set);

@@ -67,7 +67,7 @@ constexpr std::string_view to_string(CollectiveKind kind) {
   return kNames[kind];
 }
 
-/// Which processors a rank's threads may use.
+/// Processors that a rank's threads may use.
 enum class Binding : std::uint8_t {
   none,   ///< all, or those that its launcher gave it
   numa,   ///< those of one NUMA node: near its GPU; ranks on CPUs take turns

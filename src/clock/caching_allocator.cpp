@@ -121,7 +121,7 @@ void CachingAllocator::reserve(std::int64_t bytes) {
   statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.reserved);
 }
 
-/// What an expandable segment of the stream gives, grown as far as needed.
+/// A block of the stream's expandable segment, which is grown as far as needed.
 int CachingAllocator::grow_segment(std::int64_t size, bool small, Lane stream) {
   if (const auto block = try_to_grow(size, small, stream, false)) return *block;
   return_segments();
@@ -373,7 +373,7 @@ class AllocatorWalk {
     Held passing = allocate(bytes, category, Lane::compute, now_ns, framework_.piece);
     free(passing, category, bytes, Lane::compute, now_ns);
   }
-  /// Of a unit that has the embedding, too, autograd has the head's gradients long before the embedding's.
+  /// In a unit that has the embedding, too, autograd has the head's gradients long before the embedding's.
   void allocate_later(const Schedule& schedule, const Op& op, BufferId id, double now_ns) {
     const schedule::Buffer& buffer = schedule.buffers[id];
     if (op.module != framework_.head || buffer.role != schedule::BufferRole::gradients || framework_.embedding == 0) {

@@ -121,7 +121,7 @@ class CachingAllocator {
   std::int64_t next_address_ = 0;
 };
 
-/// What a framework asks for beside a schedule's buffers, and otherwise than they are.
+/// Blocks that a framework asks for beside a schedule's buffers, and those that it asks for otherwise.
 struct FrameworkBlocks {
   std::int64_t libraries = 0;  ///< workspaces, from the beginning
   std::int64_t buckets = 0;    ///< of reductions, likewise
@@ -132,7 +132,7 @@ struct FrameworkBlocks {
   std::int64_t update = 0;     ///< temporaries of an optimizer that is not one kernel
 };
 
-/// What PyTorch's caching allocator would show of a rank that issues these schedules' allocations and frees at the
+/// Figures of PyTorch's caching allocator on a rank that issues these schedules' allocations and frees at the
 /// recorded times. A buffer belongs to the stream of the op that allocates it. Where an op of another lane frees it, as
 /// FSDP1 does with `record_stream`, it may be reused once the lane has come past that op, if the host asks after that.
 /// `records`: of whole consecutive steps, the first of which is step `first`. `capacity`, `expandable`: as

@@ -42,7 +42,7 @@ std::vector<double> quantiles(std::vector<double> values, std::size_t count) {
   return some;
 }
 
-/// Of the median of `ns` in `steps` steps, as if they were normal: ranks of one step are not independent.
+/// Standard error of the median of `ns` in `steps` steps, as if normal: ranks of one step are not independent.
 double error_of_median(std::vector<double> ns, std::size_t steps) {
   std::ranges::sort(ns);
   const auto quarter = [&](std::size_t q) { return ns[(ns.size() - 1) * q / 4]; };
@@ -106,7 +106,7 @@ Reach reach_of(const CalibrationLine& line, int ranks, double amount) {
   return amount > line.least && amount < line.most ? Reach::interpolated : Reach::extrapolated;
 }
 
-/// What ops of one line and size may take over what it says, by draw: another fit of the line, the distance of an op
+/// Ratios of ops of one line and size to what it says, by draw: another fit of the line, the distance of an op
 /// from it, and, where it is the line of another number of ranks, up to as much as the next line differs.
 std::vector<double> ratios_of(const CalibrationLine& line, const CalibrationLine* next, const OpWork& work,
                               Sequence random) {
@@ -132,7 +132,7 @@ HostCosts host_of(const config::Calibration::Host& host) {
           0};
 }
 
-/// What each draw adds to the host's costs.
+/// Costs that each draw adds to the host's.
 std::vector<HostCosts> host_draws(const config::Calibration& calibration) {
   std::vector<HostCosts> draws;
   const config::Calibration::Host& host = calibration.host;
@@ -166,7 +166,7 @@ void Calibrator::add(const MeasuredTimes& run, const HostCosts& host) {
     const schedule::Op& op = schedule.ops[i];
     if (!op.has_work()) continue;
     const OpWork work = calibrated_work(op, schedule, run.run());
-    Seen& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().plan.groups)}];
+    LineSamples& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().plan.groups)}];
     std::vector<double> all, typical;
     std::size_t steps = 0;
     for (std::size_t rank = 0; rank < run.ranks(); ++rank) {

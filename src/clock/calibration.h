@@ -18,7 +18,7 @@ namespace fsdpbench::clock {
 class Calibrator {
  public:
   /// Means over ranks and the middle third of the steps of each op of the steady schedule; of a collective what it
-  /// would have taken alone, from the arrival of its last peer. Of an op that is interrupted now and then the median
+  /// would have taken alone, from the arrival of its last peer. If an op is interrupted now and then, its median
   /// has nothing of that, and the median step, in which there are many, has: means add up to it, medians do not.
   /// `host`: measured_host() of the same run, CoreWaits::averaged.
   void add(const MeasuredTimes& run, const HostCosts& host);
@@ -38,14 +38,14 @@ class Calibrator {
     double error_ns = 0;  ///< standard error of its median
     std::size_t run = 0;
   };
-  struct Seen {
+  struct LineSamples {
     std::vector<Sample> samples;
     std::vector<double> residuals;  ///< of single times, over the mean of their op on their rank
   };
   static std::vector<config::CalibrationLine::Refit> refits(const LineFit& fit, const std::vector<Sample>& samples);
 
   /// By kind, unit of its amount, and ranks of its group.
-  std::map<std::tuple<schedule::OpKind, OpWork::Unit, int>, Seen> seen_;
+  std::map<std::tuple<schedule::OpKind, OpWork::Unit, int>, LineSamples> seen_;
   std::vector<HostCosts> hosts_;
 };
 

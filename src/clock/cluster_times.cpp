@@ -32,7 +32,7 @@ CollectiveCost cost_of_collective(const schedule::Op& op, const plan::Plan& plan
                          copied ? Algorithm::copy_engine : use.algorithm);
 }
 
-/// Of a copy over PCIe, or of what the host computes on its memory.
+/// Seconds of a copy over PCIe, or of the host's computation on its memory.
 double host_seconds(const schedule::Schedule& schedule, const schedule::Op& op, const config::Cluster& cluster) {
   const auto* copy = std::get_if<schedule::Transfer>(&op.work);
   const double bytes = copy != nullptr ? static_cast<double>(copy->bytes) : buffer_bytes(schedule, op);
@@ -46,18 +46,18 @@ double host_seconds(const schedule::Schedule& schedule, const schedule::Op& op, 
   return bytes / (rate * 1e9);
 }
 
-/// What collectives take of a GPU from computation beside them. Those that hold as many multiprocessors have one load.
+/// Loads that collectives put on a GPU. Those that hold as many multiprocessors have one load.
 class Loads {
  public:
   /// `all`: of a collective that holds as many as its rate needs.
   Loads(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work, const ComputeCost& compute,
-        const Beside& all)
+        const GpuLoad& all)
       : schedule_(schedule), work_(work), compute_(compute), all_(all), of_op_(schedule.ops.size()) {}
 
   void add(std::size_t op, int ctas) {
     of_op_[op] = ctas;
     if (slowdowns_.contains(ctas)) return;
-    Beside beside = all_;
+    GpuLoad beside = all_;
     if (ctas >= 0) beside.sms = ctas;
     slowdowns_[ctas] = slowdown_beside_collective(schedule_, work_, compute_, beside);
   }
@@ -74,7 +74,7 @@ class Loads {
   const schedule::Schedule& schedule_;
   const std::vector<plan::ModuleWork>& work_;
   const ComputeCost& compute_;
-  Beside all_;
+  GpuLoad all_;
   std::vector<int> of_op_;
   std::map<int, std::vector<double>> slowdowns_;  // by CollectiveCost::ctas
 };

@@ -47,7 +47,7 @@ double intra_rate(const config::Cluster& cluster, Collective collective, int gro
   return rate * group_fraction(cluster, group) * kGiga;
 }
 
-/// Of the group's ranks on one node together: each GPU has its part of the node's NICs.
+/// Rate of the group's ranks on one node together: each GPU has its part of the node's NICs.
 double inter_rate(const config::Cluster& cluster, const GroupShape& shape, Protocol protocol) {
   const config::InterFabric& inter = cluster.inter;
   double nic = inter.nic_achieved_gb_per_s;

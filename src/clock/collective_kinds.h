@@ -67,7 +67,7 @@ std::string_view to_string(Algorithm algorithm);
 enum class Protocol : std::uint8_t { ll, ll128, simple };
 std::string_view to_string(Protocol protocol);
 
-/// Which links the ranks of a group have between them.
+/// Links that the ranks of a group have between them.
 struct GroupShape {
   int ranks = 1;
   int nodes = 1;     ///< that the ranks lie on
@@ -76,7 +76,7 @@ struct GroupShape {
   bool operator==(const GroupShape&) const = default;
 };
 
-/// Which rank lies on which node.
+/// Order in which ranks are placed on nodes.
 enum class Placement : std::uint8_t {
   packed,  ///< ranks 0 … g − 1 on the first node, the next on the second: shard groups stay inside nodes where they can
   spread,  ///< rank r on node r mod nodes, so that neighbours never share one

@@ -38,7 +38,7 @@ double buffer_bytes(const schedule::Schedule& schedule, const schedule::Op& op) 
   for (const schedule::BufferList* list : {&operands.reads, &operands.writes}) {
     for (const schedule::BufferId id : *list) {
       const schedule::Buffer& buffer = schedule.buffers[id];
-      // Of a bucket a unit's sum reads its own part.
+      // A unit's sum reads only its own part of a bucket.
       const bool part = sum != nullptr && id == sum->from;
       const std::int64_t own = part ? sum->count * size_of(buffer.dtype) : buffer.bytes;
       bytes += static_cast<double>(std::min(own, buffer.bytes));
@@ -85,7 +85,7 @@ AttentionRate attention_rate(Attention kernel, double peak_flops) {
   return {1, 0, 1};
 }
 
-/// What passes that bring operands of a product to fp8 read and write: bytes for each element of the input or weight,
+/// Bytes that passes which bring operands of a product to fp8 read and write: for each element of the input or weight,
 /// and of the output's gradient. (torchao, float8/float8_linear.py: by tensor, backward has the bytes of forward; by
 /// row, the numbers themselves.)
 struct Casts {
@@ -144,7 +144,7 @@ double touched_bytes(const schedule::Schedule& schedule, const schedule::Op& op)
 }
 
 double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, const std::vector<plan::ModuleWork>& work,
-                  const ComputeCost& cost, const Beside& beside, double share) {
+                  const ComputeCost& cost, const GpuLoad& beside, double share) {
   using schedule::OpKind;
   const bool on_gpu = op.lane != Lane::host_compute && !op.is_transfer();
   if (!op.has_work() || op.is_collective() || !on_gpu) return 0;
@@ -164,7 +164,7 @@ double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, co
 
 }  // namespace
 
-/// What a pass adds up to.
+/// Sums over the kernels of a pass.
 struct ComputeCost::Kernels {
   double seconds = 0;
   int count = 0;
@@ -185,7 +185,7 @@ GpuRates gpu_rates(const config::Cluster& cluster, DType dtype) {
           .sms = gpu.sms};
 }
 
-Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s) {
+GpuLoad beside_collective(const config::Cluster& cluster, double bus_bytes_per_s) {
   // A channel is a block on one multiprocessor; a slower fabric gets by with fewer.
   const double part = std::min(1.0, bus_bytes_per_s / (cluster.intra.all_gather_gb_per_s * 1e9));
   return {.sms = static_cast<int>(std::ceil(part * cluster.intra.collective_sms)),
@@ -196,7 +196,7 @@ ComputeCost::ComputeCost(const GpuRates& gpu, const Framework& framework, DType 
                          config::Fp8Recipe recipe)
     : gpu_(gpu), framework_(framework), element_(static_cast<double>(size_of(dtype))), fp8_(fp8), recipe_(recipe) {}
 
-double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Beside& beside) const {
+double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const GpuLoad& beside) const {
   fp8 = fp8 && gpu_.fp8_product_flops > 0;
   const double of_recipe = fp8 && recipe_ == config::Fp8Recipe::rowwise ? kRowwiseRate : 1;
   const double rate = (fp8 ? gpu_.fp8_product_flops : gpu_.product_flops) * of_recipe * framework_.efficiency;
@@ -224,7 +224,7 @@ double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Besi
   return launches * (std::max(best, memory) + kKernelGap);
 }
 
-double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside) const {
+double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool backward, const GpuLoad& beside) const {
   if (work.heads == 0) return 0;
   const AttentionRate rate = attention_rate(framework_.attention, gpu_.peak_flops);
   const double span = 2 * work.mean_span();
@@ -242,18 +242,18 @@ double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool back
   return (backward ? 2.5 : 1) * work.flops() / flops_per_s + kKernelGap;
 }
 
-double ComputeCost::stream_seconds(double bytes, const Beside& beside) const {
+double ComputeCost::stream_seconds(double bytes, const GpuLoad& beside) const {
   if (bytes == 0) return 0;
   const double left = std::max(gpu_.memory_bytes_per_s - beside.memory_bytes_per_s, gpu_.memory_bytes_per_s / 4);
   return bytes / left + kKernelGap;
 }
 
-double ComputeCost::update_seconds(double bytes, const Beside& beside) const {
+double ComputeCost::update_seconds(double bytes, const GpuLoad& beside) const {
   const double of_copy = gpu_.apart_fraction == 1 ? 1 : gpu_.measured.pass_fraction;
   return stream_seconds((framework_.fused_optimizer ? 1.0 : 2.5) * bytes / of_copy, beside);
 }
 
-ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass pass, const Beside& beside) const {
+ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass pass, const GpuLoad& beside) const {
   Kernels kernels;
   const bool backward = pass == Pass::backward;
   using OfWork = plan::ModuleWork::Pass;
@@ -292,7 +292,7 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
   return kernels;
 }
 
-double ComputeCost::module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside, double share) const {
+double ComputeCost::module_seconds(const plan::ModuleWork& work, Pass pass, const GpuLoad& beside, double share) const {
   const double seconds = kernels_of(work, pass, beside).seconds;
   return pass == Pass::recompute ? share * seconds : seconds;
 }
@@ -300,7 +300,7 @@ double ComputeCost::module_seconds(const plan::ModuleWork& work, Pass pass, cons
 int ComputeCost::launches(const plan::ModuleWork& work, Pass pass) const { return kernels_of(work, pass, {}).count; }
 
 std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
-                                    const ComputeCost& cost, const Beside& beside, double share) {
+                                    const ComputeCost& cost, const GpuLoad& beside, double share) {
   std::vector<double> seconds;
   seconds.reserve(schedule.ops.size());
   for (const schedule::Op& op : schedule.ops) seconds.push_back(op_seconds(schedule, op, work, cost, beside, share));
@@ -309,7 +309,7 @@ std::vector<double> compute_seconds(const schedule::Schedule& schedule, const st
 
 std::vector<double> slowdown_beside_collective(const schedule::Schedule& schedule,
                                                const std::vector<plan::ModuleWork>& work, const ComputeCost& cost,
-                                               const Beside& beside) {
+                                               const GpuLoad& beside) {
   const std::vector<double> alone = compute_seconds(schedule, work, cost),
                             with = compute_seconds(schedule, work, cost, beside);
   std::vector<double> slowdown(alone.size(), 1.0);

@@ -83,7 +83,7 @@ struct Framework {
 };
 
 /// Other use of the GPU meanwhile.
-struct Beside {
+struct GpuLoad {
   int sms = 0;                    ///< multiprocessors that running collectives hold
   double memory_bytes_per_s = 0;  ///< bandwidth that they take
 };
@@ -91,7 +91,7 @@ struct Beside {
 /// The load of collectives that move `bus_bytes_per_s` (nccl-tests' bus bandwidth) on a cluster's GPU: each byte that
 /// arrives is written, and read again to be sent on or added. They hold SMs in proportion to the rate, at the node's
 /// own all of cluster.intra.collective_sms.
-Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s);
+GpuLoad beside_collective(const config::Cluster& cluster, double bus_bytes_per_s);
 
 /// Which pass of a module.
 enum class Pass : std::uint8_t { forward, recompute, backward };
@@ -105,25 +105,25 @@ class ComputeCost {
 
   /// Seconds of the products [m, k] x [k, n] of the compute dtype (or fp8): tiles over the SMs in whole waves, a k that
   /// fills the pipeline, and never faster than operands pass through memory. Those of one launch share its waves.
-  double product_seconds(const plan::Product& product, bool fp8 = false, const Beside& beside = {}) const;
+  double product_seconds(const plan::Product& product, bool fp8 = false, const GpuLoad& beside = {}) const;
   /// Seconds of one fused attention; the backward has 2.5 times the FLOPs.
-  double attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside = {}) const;
+  double attention_seconds(const plan::AttentionWork& work, bool backward, const GpuLoad& beside = {}) const;
   /// Seconds of the optimizer's update that reads and writes `bytes` if it is one kernel.
-  double update_seconds(double bytes, const Beside& beside = {}) const;
+  double update_seconds(double bytes, const GpuLoad& beside = {}) const;
   /// Seconds of a kernel that only moves bytes, read and written; of one that a framework calls by itself.
-  double stream_seconds(double bytes, const Beside& beside = {}) const;
-  double apart_seconds(double bytes, const Beside& beside = {}) const {
+  double stream_seconds(double bytes, const GpuLoad& beside = {}) const;
+  double apart_seconds(double bytes, const GpuLoad& beside = {}) const {
     return stream_seconds(bytes / gpu_.apart_fraction, beside);
   }
   /// Seconds of one pass of a module: its kernels one after another.
   /// `share` of a recomputation is done (fsdp.recompute_share).
-  double module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside = {}, double share = 1) const;
+  double module_seconds(const plan::ModuleWork& work, Pass pass, const GpuLoad& beside = {}, double share = 1) const;
   /// Kernels of such a pass.
   int launches(const plan::ModuleWork& work, Pass pass) const;
 
  private:
   struct Kernels;
-  Kernels kernels_of(const plan::ModuleWork& work, Pass pass, const Beside& beside) const;
+  Kernels kernels_of(const plan::ModuleWork& work, Pass pass, const GpuLoad& beside) const;
 
   GpuRates gpu_;
   Framework framework_;
@@ -135,7 +135,7 @@ class ComputeCost {
 /// Seconds by op of `schedule`: what runs on the compute and copy lanes. Collectives, copies over PCIe and what the
 /// host does take none here. `work`: by module, for one microbatch; `share`: fsdp.recompute_share.
 std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
-                                    const ComputeCost& cost, const Beside& beside = {}, double share = 1);
+                                    const ComputeCost& cost, const GpuLoad& beside = {}, double share = 1);
 
 /// Factors by which ops of `schedule` are slower while collectives run beside them all of the time: products
 /// lose the SMs that the collectives hold and with them, often, a whole wave; what moves bytes loses the bandwidth. At
@@ -143,6 +143,6 @@ std::vector<double> compute_seconds(const schedule::Schedule& schedule, const st
 /// 1/slow-down.
 std::vector<double> slowdown_beside_collective(const schedule::Schedule& schedule,
                                                const std::vector<plan::ModuleWork>& work, const ComputeCost& cost,
-                                               const Beside& beside);
+                                               const GpuLoad& beside);
 
 }  // namespace fsdpbench::clock

@@ -46,7 +46,7 @@ class Runs {
   std::vector<std::int64_t> latest_end_;  // of the runs up to each
 };
 
-/// What of `run` it would take alone.
+/// Part of the length of `run` that it would take alone.
 double part_alone(const schedule::Schedule& schedule, const Run& run, const std::vector<Run>& others,
                   const SlowdownOf& slowdown) {
   std::vector<std::int64_t> changes{run.time.begin, run.time.end};
@@ -122,7 +122,7 @@ class Cells {
   std::vector<Cell> cells_;
 };
 
-/// Whether there are cells of this dtype, and the limit of CTAs nearest to `max_ctas` that they have: NCCL's own choice
+/// Cells of this dtype, if there are any, and their limit of CTAs nearest to `max_ctas`: NCCL's own choice
 /// where that was measured, unless the very limit was.
 struct Measured {
   DType dtype = DType::f32;
@@ -195,7 +195,7 @@ class MeasuredSlowdown {
     Shape shape;
     double flops = 0;
   };
-  /// By pass of a module.
+  /// Products by pass of a module.
   struct Products {
     std::vector<Weighted> forward, recompute, backward;
   };

@@ -23,7 +23,7 @@ enum class Reach : std::uint8_t {
   extrapolated,  ///< it lies outside, or another kind, machine or number of ranks stands for it
 };
 std::string_view to_string(Reach reach);
-/// By Reach: ops with work of a step.
+/// Numbers of a step's ops with work, by Reach.
 using ReachCounts = EnumTable<Reach, int>;
 /// A step is known no better than its least known op.
 Reach least_sure(const ReachCounts& ops);
@@ -41,7 +41,7 @@ struct Uncertainty {
   std::vector<HostCosts> host;              ///< by draw: what it adds to the host's costs; empty: nothing
   std::vector<double> own_issue;            ///< by draw: what OpTimes::own_issue is over what is predicted; empty: 1
   /// 95 of 100 steps lie within so much of what was walked, as a share of it, if all op times are right: what no op's
-  /// time is to blame for. Of exposed communication as a share of the step, too.
+  /// time is to blame for. That of exposed communication is a share of the step, too.
   double step_miss = 0, exposed_miss = 0;
   bool leaves_ranks_out = false;  ///< a number of ranks was never measured, and nothing tells what that changes
 };
@@ -121,7 +121,7 @@ class Clock {
   virtual Forecast forecast(const schedule::Training& training, const Changes& changes = {}) const = 0;
 };
 
-/// Which step stands for the steady state.
+/// Step that stands for the steady state.
 enum class SteadyStep : std::uint8_t {
   first,     ///< the first one with the schedule that repeats; where ranks differ the next one, since a step begins
              ///< with ranks as far apart as the one before it left them

@@ -11,7 +11,7 @@ namespace fsdpbench::clock {
 
 struct OpTimes;
 
-/// What the host of the training's engine takes to issue each op, as OpTimes::own_issue. `times`: what the ops take on
+/// Time in which the host of the training's engine issues each op, as OpTimes::own_issue. `times`: what the ops take on
 /// the GPU: it begins with the first kernels of a pass while the host issues the others, so what the host takes beyond
 /// the GPU's time comes before the op, the rest after it. `work`: by module.
 std::vector<std::vector<double>> host_issue(const schedule::Training& training, const config::Cluster& cluster,

@@ -14,7 +14,7 @@ namespace {
 /// So many ranks at a time that what a pass works on stays in the first-level cache.
 constexpr std::size_t kChunk = 1024;
 
-/// Of at least one. Four chains, because each comparison waits for the one before it.
+/// Greatest of at least one value. Four chains, because each comparison waits for the one before it.
 double greatest(std::span<const double> values) {
   std::array<double, 4> found;
   found.fill(values.front());
@@ -119,7 +119,7 @@ class IssueOrderWalk final : public Walk {
     }
   }
 
-  /// What the op takes on ranks first, first + 1 …
+  /// Durations of the op on ranks first, first + 1 …
   void durations(std::size_t op, const Instruction& instruction, std::size_t first, std::span<double> out) const {
     std::ranges::fill(out, instruction.has_work && !times_.are_given() ? costs()[op].run_ns : 0.0);
     if (!instruction.has_work) return;

@@ -100,7 +100,7 @@ double cost_of(std::vector<double> values) {
   return values.empty() ? 0 : std::max(0.0, lower_median(std::move(values)));
 }
 
-/// What a sort of start takes, and what its lanes waited for a core on top.
+/// Times of one sort of start, and how long its lanes waited for a core on top.
 struct Starts {
   std::vector<double> took;
   double core_waits = 0;
@@ -128,7 +128,7 @@ struct Step {
   }
 };
 
-/// What held op i until it began: the end of its issue, of the op before it on its lane, and of what it waited for.
+/// Ends of what held op i until it began: its issue, the op before it on its lane, and the event that it waited for.
 /// Absent where an op without work or a communicator is in between: they leave no times.
 struct Held {
   std::int64_t issued = 0;
@@ -176,7 +176,7 @@ class Collector {
     costs.issue_ns = cost_of(std::move(issues_));
     costs.launch_ns = std::move(launches_).cost();
     costs.gap_ns = std::move(gaps_).cost();
-    // What an event's end and the start of the lane itself would both explain says nothing about waking up.
+    // A start that both an event's end and the lane itself would explain says nothing about waking up.
     Starts wakes;
     for (const auto& [held, begin, core_wait] : woken_) {
       if (static_cast<double>(held.event) > static_cast<double>(held.issued) + costs.launch_ns) {
@@ -211,7 +211,7 @@ class Collector {
     return static_cast<double>(record.begin_ns) - delay[0];
   }
 
-  /// Of what the lane waited for a core: since it had all else.
+  /// Wait for a core since the lane had all else.
   static double core_wait_of(const Record& record, const Held& held) {
     const std::int64_t ready = std::max({held.issued, held.lane, held.event});
     return static_cast<double>(std::clamp<std::int64_t>(record.begin_ns - ready, 0, record.core_wait_ns));

@@ -22,7 +22,7 @@ struct Flow {
   std::size_t op = 0;
 };
 
-/// What of its time each flow would have needed with the link to itself: k that flow at once get 1/k each. By flow.
+/// Time that each flow would have needed with the link to itself: k flows at once get 1/k each. By flow.
 std::vector<double> alone_ns(const std::vector<Flow>& flows) {
   std::vector<std::int64_t> changes;
   for (const Flow& flow : flows) {

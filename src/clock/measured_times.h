@@ -37,13 +37,13 @@ class MeasuredTimes {
   /// By op: what the host took to issue it; kNone for host ops and where nothing tells.
   std::span<const std::int64_t> issue_ns(std::size_t step, std::size_t rank) const { return issue_[step][rank]; }
 
-  /// By rank and op.
+  /// Times by rank and op.
   using Table = std::vector<std::vector<std::int64_t>>;
   /// As if `run`, a training of this one's ranks, had been measured for one step, its first, and ops had taken this.
   /// `run` must live on.
   MeasuredTimes with_step(const schedule::Training& run, Table ns, Table issue) const;
 
-  /// Time by size over `ops` of the last step's schedule: the median of each over steps and ranks. Of collectives by
+  /// Time by size over `ops` of the last step's schedule: the median of each over steps and ranks. Collectives: by
   /// hops, as `hop_ns` says if it is known.
   LineFit fit(const std::vector<int>& ops) const;
 

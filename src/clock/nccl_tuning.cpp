@@ -28,7 +28,7 @@ constexpr ByProtocol kTreeNet{5.0, 8.5, 14.0};
 constexpr ByProtocol kNetOverhead{1.0, 1.0, 3.0};
 constexpr double kNvlsNvlink = 25.0;
 constexpr double kNvlsTreeNet = 20.9;
-/// Of the rate of the links.
+/// Part of the links' rate that each protocol reaches.
 constexpr ByProtocol kRingRate{0.5, 0.92, 1.0};
 constexpr double kTreeRate = 0.92;
 constexpr double kTreeOneNode = 0.85;  ///< beside that: trees that are not balanced over nodes
@@ -149,7 +149,7 @@ double soft_plus(double x) { return x > 100 ? x : std::log1p(std::exp(x)); }
 
 bool has_nvlink5(const config::Cluster& cluster) { return cluster.intra.peak_gb_per_s >= 900; }  // Blackwell
 
-/// What one kernel needs on `ctas` multiprocessors; µs, GB/s. kGiga of its tables is 2^30.
+/// Costs of one kernel on `ctas` multiprocessors; µs, GB/s. kGiga of its tables is 2^30.
 struct SymmetricKernel {
   double bus_bytes = 0;
   double multiplier = 1;  ///< of a multiprocessor's bandwidth: the switch copies or adds

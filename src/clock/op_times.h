@@ -54,7 +54,7 @@ struct OpCost {
   int fabric = 0;      ///< of a collective: which of a rank's links its bytes go through
   int scatter = 0;     ///< which of the jitter's distributions it has
 };
-/// By op of a schedule.
+/// Costs by op of a schedule.
 using StepCosts = std::vector<OpCost>;
 
 /// Costs of the host and of starting ops, the same on every rank: whole nanoseconds.
@@ -69,7 +69,7 @@ struct HostCosts {
   double start_ns = 0;  ///< when all hosts begin with the first step
 };
 
-/// By how much ops take longer or shorter than they should, drawn anew for every op, step and rank (of a collective:
+/// Factors by which ops take longer or shorter than they should, drawn anew for each op, step and rank (a collective:
 /// and group). What is drawn follows from seed, step, op and rank alone, so two configurations with the same seed have
 /// the same luck, op by op.
 class Jitter {

@@ -59,7 +59,7 @@ class TimeOrderWalk final : public Walk {
   static constexpr std::size_t kFabrics = 8;
   static constexpr double kUnknown = -1;
 
-  /// From op `op` on the host issues without being blocked, beginning at `time_ns`.
+  /// Place in the schedule from which the host issues without being blocked: op `op`, beginning at `time_ns`.
   struct Unblocked {
     std::size_t op = 0;
     double time_ns = 0;
@@ -94,7 +94,7 @@ class TimeOrderWalk final : public Walk {
     CommunicatorState* whole = nullptr;  // whose transfer is on it, and on its other members' links likewise
     std::uint32_t version = 0;           // what was predicted before counts no more
   };
-  /// Of the first flow of link `number`, or of what is still whole of the transfer of communicator number - links.
+  /// End of the first flow of link `number`, or of the whole rest of the transfer of communicator number - links.
   struct NextEnd {
     double time_ns;
     std::uint32_t number;
@@ -164,7 +164,7 @@ class TimeOrderWalk final : public Walk {
     }
   }
 
-  /// What the host takes to issue op i.
+  /// Time in which the host issues op i.
   double issue_ns(std::size_t rank, std::size_t i) const {
     if (times_.issue == OpTimes::Issue::by_cost) {
       return times_.host.issue_ns + (times_.own_issue.empty() ? 0 : times_.own_issue_of(step_)[i]);
@@ -341,7 +341,7 @@ class TimeOrderWalk final : public Walk {
     ends_.push({alone.first_end_ns(), number, communicator.version});
   }
 
-  /// What flows on this link alone is put on it.
+  /// Gives this link a flow of its own: that of the transfer that it was part of.
   void part(std::size_t number) {
     Link& link = links_[number];
     const Meeting& meeting = link.whole->meeting;

@@ -22,7 +22,7 @@ namespace {
 using schedule::Op;
 using schedule::OpKind;
 
-/// Of a collective the group that it runs in: a second communicator of the same ranks is no other link.
+/// The group that a collective runs in: a second communicator of the same ranks is no other link.
 plan::Group ranks_of(const Op& op) {
   switch (op.group()) {
     case plan::Group::shard_separate: return plan::Group::shard;
@@ -31,7 +31,7 @@ plan::Group ranks_of(const Op& op) {
   }
 }
 
-/// Which measured ops an op's time is taken from, and how.
+/// Measured ops that an op's time is taken from, and how.
 struct Source {
   std::vector<int> ops;   ///< their mean on the same rank in the same step; empty: `fixed_ns`
   double factor = 1;      ///< of that
@@ -44,7 +44,7 @@ struct Source {
 };
 
 /// [Note: times that nobody measured]
-/// What a fit says of a size between measured ones is off by what its own ops are off the line. For the rest there is
+/// A fit is off for a size between measured ones by as much as its own ops are off the line. For the rest there is
 /// no measure in a run, so it is assumed: another op of the same module is off by 5 %, another kind of op that moves
 /// the same sort of amount by 20 %, and each factor of e between a size and the nearest measured one adds 5 %.
 /// tests/end_to_end/what_if_campaign.py shows what this is worth.
@@ -165,7 +165,7 @@ class Library {
     return less < kMost && more < kMost ? 1 : std::min(less, more);
   }
 
-  /// Of its kind on its link, of anything on its link, of anything of its sort.
+  /// The nearest fit there is: of its kind on its link, of anything on its link, or of anything of its sort.
   std::pair<LineFit, TimeOrigin> best_fit(const Op& op, const OpWork& work) {
     const plan::Group group = ranks_of(op);
     if (const auto at = by_kind_.find({work.unit, op.kind, group}); at != by_kind_.end()) {
@@ -263,7 +263,7 @@ class StepMapping {
 // Kind, phase, unit, module, microbatch, and how many equal ones came before it.
 using SameOp = std::tuple<OpKind, schedule::Phase, int, int, int, int>;
 
-/// Of each op of a schedule but the host's, which take none; no two are equal.
+/// Names of a schedule's ops but the host's, which take none; no two are equal.
 std::vector<SameOp> names_of(const schedule::Schedule& schedule) {
   std::map<SameOp, int> seen;
   std::vector<SameOp> names;
@@ -285,7 +285,7 @@ struct Mean {
   double value() const { return count > 0 ? sum / count : 0; }
 };
 
-/// What the host would take to issue the ops of another schedule: what it took to issue the same op; where there was
+/// Time in which the host would issue the ops of another schedule: that of the same op here; where there was
 /// none, the mean of its kind, and of all ops where its kind was never issued.
 class IssueTimes {
  public:

@@ -89,7 +89,7 @@ struct AcceptanceReference {
   double ceiling = 0;  ///< that the links can carry, or the device can do, at most; 0: not known
   std::string source;
 
-  /// What it says of a collective of so many bytes on so many ranks: it is of large messages, and any pays for the
+  /// Bandwidth of a collective of so many bytes on so many ranks: `value` is of large messages, and any pays for the
   /// steps of its ring, too.
   double at(double bytes, int ranks) const {
     const double moved = bytes * (ranks - 1) / ranks;

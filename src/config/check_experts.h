@@ -22,7 +22,7 @@ inline void without_effect(std::vector<std::string>& notes, bool given, std::str
   if (given) notes.push_back(fmt::format("{} has no effect: {}.", key, why));
 }
 
-/// What experts of a decoder's blocks are like, routed and shared ones.
+/// Checks the keys of routed and shared experts in a decoder's blocks.
 void check_routing(const Model& model);
 /// Experts are split over neighbours of a shard group, as torchtitan does over FSDP2. After the mesh is settled.
 void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes);

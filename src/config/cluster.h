@@ -27,7 +27,7 @@ struct ClusterGpu {
   double memory_copy_gb_per_s = 0;  ///< achieved by a copy, read + written, 1e9 bytes/s
 };
 
-/// What kernels of this GPU were measured at with bf16, 1e12 FLOP/s where nothing else is said, under the power that it
+/// Rates of this GPU's kernels as measured with bf16, 1e12 FLOP/s where nothing else is said, under the power that it
 /// has: simulate.efficiency = "measured". All 0: it was not.
 struct MeasuredGpu {
   double product_tflops = 0;     ///< products of a large k

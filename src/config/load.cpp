@@ -256,7 +256,7 @@ class GiveWay {
     if (mesh.replicate != (none ? ranks : 1)) drop({"mesh.replicate"}, why);
   }
 
-  /// What one rank sees and what all see are two ways to say one thing.
+  /// The batch of one rank and the batch of all ranks are two ways to set one number.
   void settle_batch() {
     if (config_.train.batch_global == 0 || !overridden("train.batch_per_rank")) return;
     if (overridden("train.batch_global")) {

@@ -28,7 +28,7 @@ RunConfig load_profile(const std::string& path, const std::vector<std::string>& 
 /// The keys that the file of a profile or an override names, by their names here; a model's file names none.
 std::set<std::string, std::less<>> said_keys(const std::string& path, const std::vector<std::string>& overrides);
 
-/// What the keys of `config` would be if only its presets (model.preset, fsdp.preset) and the built-in defaults spoke.
+/// Keys of `config` as its presets (model.preset, fsdp.preset) and the built-in defaults alone would set them.
 /// Reads the model file; where it is not found any more, built-in defaults stand for it.
 RunConfig presets_of(const RunConfig& config);
 

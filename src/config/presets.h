@@ -18,7 +18,7 @@ const std::vector<std::string>& fsdp_preset_names();
 /// Fsdp, so that a later preset changes all that an earlier one did. Empty for a name that is no preset.
 std::vector<std::pair<std::string, Value>> fsdp_preset(std::string_view name);
 
-/// Of the engine that issues what a simulated training does: that of its preset, PyTorch's DDP where several ranks
+/// Host times of the engine that issues a simulated training: that of its preset, PyTorch's DDP where several ranks
 /// shard nothing, or, as simulate.host says, this program's own.
 dialects::HostTimes host_times(const RunConfig& config);
 

@@ -36,7 +36,7 @@ enum class Norm : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<Norm> kNames<Norm>{"rms", "layer"};
-/// What a block's shared expert is computed beside, where ranks split the routed ones.
+/// Communication that hides a block's shared expert, where ranks split the routed ones.
 enum class ExpertOverlap : std::uint8_t {
   none,     ///< nothing: it comes before rows leave
   combine,  ///< rows that come back; in backward nothing (torchtitan)
@@ -54,7 +54,7 @@ inline constexpr EnumNames<Strategy> kNames<Strategy>{"no_shard", "shard_grad_op
 enum class Layout : std::uint8_t { flat, per_param };
 template <>
 inline constexpr EnumNames<Layout> kNames<Layout>{"flat", "per_param"};
-/// When gradients of accumulated microbatches are reduced.
+/// Moment at which gradients of accumulated microbatches are reduced.
 enum class AccumulateMode : std::uint8_t {
   reduce_each,          ///< reduce every microbatch, add up the shards
   no_sync,              ///< add up unsharded gradients, reduce once at the last microbatch
@@ -139,7 +139,7 @@ enum class FreeLane : std::uint8_t {
 template <>
 inline constexpr EnumNames<FreeLane> kNames<FreeLane>{"compute", "all_gather"};
 
-/// Whose parameters train; what they are in a block, model.lora_rank says.
+/// Parts of the model whose parameters train; what they are in a block, model.lora_rank says.
 struct Trainable {
   enum class Mode : std::uint8_t {
     all,
@@ -297,7 +297,7 @@ struct ReshardAfterForward {
   bool operator==(const ReshardAfterForward&) const = default;
 };
 
-/// Which modules make a unit. Embedding, final norm and head belong to the root unless `model`.
+/// Modules that make a unit. Embedding, final norm and head belong to the root unless `model`.
 struct Wrap {
   enum class Mode : std::uint8_t {
     block,     ///< one unit a block (mlp: a linear layer)
@@ -470,7 +470,7 @@ struct Simulate {
   enum class Attention : std::uint8_t { flash1, flash2, current };
   /// Whose host issues the ops: that of the framework whose preset it is, or this program's.
   enum class Host : std::uint8_t { framework, own };
-  /// Whose modules compute: what they keep from forward to backward.
+  /// Program whose modules compute: it decides what they keep from forward to backward.
   enum class Framework : std::uint8_t {
     automatic,     ///< on a cluster pytorch, else own
     own,           ///< this engine's
@@ -478,7 +478,7 @@ struct Simulate {
     transformers,  ///< autograd, with norms written out
     nanotron,      ///< autograd, with fused norms; products of ranks that split layers beside their exchanges
   };
-  /// What the loss holds of the logits.
+  /// Number of copies of the logits that the loss holds.
   enum class Loss : std::uint8_t {
     automatic,        ///< fused if compiled or this engine's, else eager
     eager,            ///< F.cross_entropy on an fp32 copy

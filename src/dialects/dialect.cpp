@@ -53,7 +53,7 @@ struct Dialect::Understood {
 
 namespace {
 
-/// Makes of a system's files what rules, names and templates mean.
+/// Reader that turns a system's file into rules, names and templates.
 class Reader {
  public:
   explicit Reader(const std::vector<const SystemFile*>& files) : files_(files) {}

@@ -117,7 +117,7 @@ class ChannelCheckpointBoard : public CheckpointBoard {
 };
 
 /// Saves one rank's part of checkpoints, and on rank 0 completes them. Replicas share the writing of a shard. The rank
-/// goes on when its file is on disk. Of one rank, used by its thread alone.
+/// goes on when its file is on disk. It belongs to one rank, and only its thread uses it.
 class CheckpointSaver {
  public:
   /// `data`: what is trained on, as far as it is known, and `training`: which one it is; asked of rank 0. `start`:

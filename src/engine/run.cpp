@@ -88,7 +88,7 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
   }
 }
 
-/// Of the training that goes on; none without.
+/// Moments of the training that is resumed; none without one.
 Masters::Moments moments_of(const Checkpoint* resume) {
   if (resume == nullptr) return {};
   const auto from = [resume](State state) -> model::FillParameter {

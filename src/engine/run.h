@@ -35,7 +35,7 @@ struct RunHooks {
   /// Initial parameters; empty: model/initialize.h with train.seed.
   model::FillParameter fill;
   /// A training that the run goes on with, instead of `fill`: parameters, moments, the number of the next step and
-  /// sample. Of the setup's model; must outlive the run.
+  /// sample. It is of the setup's model, and must outlive the run.
   const Checkpoint* resume = nullptr;
   /// Whether Measurement::parameters is wanted: the whole model in fp32, in rank 0's host memory.
   bool keep_parameters = false;

@@ -21,7 +21,7 @@ struct Setup : schedule::Training {
   /// Bytes a rank's pool will need at most: the steps, and bringing the parameters home after them.
   std::int64_t pool_bytes = 0;
   /// Bytes a rank will need of its host beside both pools: masters on their way to the device and back, and its trace.
-  /// What a device's own profiler records comes on top; on rank 0 of a job of processes so do the others' traces.
+  /// Records of a device's own profiler come on top; on rank 0 of a job of processes so do the others' traces.
   std::int64_t host_bytes = 0;
 
   /// Whether any is_offload_lane() has something to do (fsdp.cpu_offload).

@@ -72,7 +72,7 @@ std::optional<Finding> find_checkpointing(const RankRows& rank, const HostWords&
       attending.again += again;
     }
   }
-  // What costs most is kept, and all else runs again.
+  // The most expensive results are kept, and all else runs again.
   if (attending.names > 0 && attending.again == 0 && telling.again > 1 &&
       telling.again + attending.names == telling.names) {
     return Finding{

@@ -51,7 +51,7 @@ void phases_by_count(std::vector<CollectiveUse>& uses) {
   }
   std::size_t forward = gathers <= reductions ? gathers : std::max(reductions, (gathers + 1) / 2);
   if (reductions == 0) forward = gathers;
-  // What is gathered after the last reduction are parameters that an optimizer has updated.
+  // Gathers after the last reduction are of parameters that an optimizer has updated.
   std::size_t last_reduction = 0;
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const bool reduces = uses[i].kind == Communication::reduce_scatter || uses[i].kind == Communication::all_reduce;

@@ -33,7 +33,7 @@ namespace {
 
 constexpr double kClearly = 0.25, kHardly = 0.02;  // of attention, beside exchanges
 
-/// Who has how much more than the mean in one exchange.
+/// Busiest rank of one exchange, and how much more than the mean it has.
 struct Busiest {
   double ratio = 1;
   int rank = -1;  // its number

@@ -48,7 +48,7 @@ struct CollectiveSums {
   std::map<int, std::size_t> last;  // by place of the rank, of those that were last by any time
 };
 
-/// How far apart the ranks of a collective began it, and who was last; none where one of its ranks has no row of it.
+/// Distance of the first and last rank to begin a collective, and the last; none where a rank has no row of it.
 struct Arrivals {
   std::int64_t skew_ns = 0;
   int last = -1;

@@ -370,7 +370,7 @@ class RowStep : public account::StepFacts {
       if (before >= 0) free_since = device(row_at(before)).end_ns;
       wait_for_last(i, free_since);
     }
-    // Of a row whose launch is not known nothing says that it was late. A launch may take a while, and only then can
+    // Nothing says that a row whose launch is not known was late. A launch may take a while, and only then can
     // its row begin; what begins within so much of it was launched late, not held back by the device.
     // Where the host computes itself, nothing is launched: its next op was late for what it waited for.
     const bool host_waits = computes_on_host_ && row.kind != Activity::collective;

@@ -155,7 +155,7 @@ std::vector<RankOfJob> ranks_of_job(const ExplainedJob& e) {
 template <>
 Fields<StepParts> declared() {
   using B = account::StepBreakdown;
-  return {"StepParts", "What a step is made of; the four parts add up to it.", "account/step_breakdown.h", {
+  return {"StepParts", "Parts of a step; the four add up to it.", "account/step_breakdown.h", {
     {"step_ms", mean(&B::step), "ms", "the step time"},
     {"compute_ms", mean(&B::computation), "ms", "time in which computation ran"},
     {"comm_ms", mean(&B::communication), "ms", "time in which a collective ran, exposed or hidden"},
@@ -271,13 +271,13 @@ Fields<foreign::ScheduleMatch> declared() {
 template <>
 Fields<foreign::Recognition> declared() {
   using R = foreign::Recognition;
-  return {"Recognition", "What the job is, and how that was found out.", "foreign/recognise.h", {
+  return {"Recognition", "Recognised setup of the job, with the evidence for it.", "foreign/recognise.h", {
     {"kind", &R::kind, "", "kind of job"},
     {"name", &R::name, "", "name of its engine"},
     {"findings", &R::findings, "", "what was found out, with evidence"},
     {"unknown", &R::unknown, "", "what the trace does not tell, one sentence each"},
     {"units", via(&R::table, units_of_job), "", "units in the order of forward"},
-    {"mesh", {"JobMesh", "How ranks are arranged.", "foreign/recognise.h", {
+    {"mesh", {"JobMesh", "Arrangement of the ranks.", "foreign/recognise.h", {
       {"shard", via(&R::facts, &foreign::TrainingFacts::shard), "", "number of ranks that split a unit"},
       {"replicate", via(&R::facts, &foreign::TrainingFacts::replicate), "", "number of ranks that hold equal shards"},
     }}, "how ranks are arranged; only for sharded jobs", when(&R::is_fsdp)},
@@ -289,7 +289,7 @@ Fields<foreign::Recognition> declared() {
 template <>
 Fields<foreign::ArrivalSkew> declared() {
   using A = foreign::ArrivalSkew;
-  return {"JobArrival", "How far apart ranks arrive: from the first one's begin to the last one's.", "foreign/explain.h", {
+  return {"JobArrival", "Spread of the ranks' arrivals: from the first one's begin to the last one's.", "foreign/explain.h", {
     {"times", &A::times, "", "collectives that were compared, in all steps"},
     {"median_ms", &A::median_ms, "ms", "median"},
     {"worst_ms", &A::worst_ms, "ms", "the largest"},

@@ -44,7 +44,7 @@ struct CollectiveFacts {
   std::int64_t sequence = -1;                        ///< number of it on its communicator
 };
 
-/// One kernel, copy or fill on the device. Of a program without a device (gloo): the host's ops that compute, and the
+/// One kernel, copy or fill on the device. In a program without a device (gloo): the host's ops that compute, and the
 /// collectives of the communicator's threads.
 struct DeviceRow {
   std::int64_t begin_ns = 0, end_ns = 0;

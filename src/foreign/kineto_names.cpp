@@ -139,7 +139,7 @@ HostWork work_of_call(std::string_view name) {
 
 std::optional<Communication> communication_of_kernel(std::string_view name) {
   const std::string_view plain = before_arguments(name);
-  // Of a template's kernel the return type stands before: "void ncclKernel…", "void
+  // In a template's kernel the return type comes first: "void ncclKernel…", "void
   // vllm::cross_device_reduce_1stage<…".
   const auto library = [&](std::string_view word) {
     const std::size_t at = plain.find(word);

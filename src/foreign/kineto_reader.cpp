@@ -80,7 +80,7 @@ void add_folder(const std::string& path, std::vector<File>& files, bool within =
     const bool plain = entry->is_regular_file(error);
     if (plain && is_trace_name(entry->path().filename().string())) found.push_back({entry->path().string(), true});
   }
-  // What jax.profiler.trace(path) wrote: a folder for each recording, of which the last counts.
+  // jax.profiler.trace(path) writes a folder for each recording, of which the last counts.
   if (const std::string recordings = path + "/plugins/profile"; fs::is_directory(recordings, error)) {
     std::string last;
     for (fs::directory_iterator one(recordings, error); !error && one != fs::directory_iterator();
@@ -222,7 +222,7 @@ std::vector<OneFile> read_database(const std::string& path, const ReadOptions& o
   return ranks;
 }
 
-/// What jax.profiler wrote of a process, each device a rank.
+/// Files of one process by jax.profiler, each device a rank.
 std::vector<OneFile> take_devices(XlaRows& rows, const std::string& path) {
   std::vector<OneFile> ranks;
   for (RankRows& one : rows.take()) {

@@ -555,7 +555,7 @@ void KinetoRows::add_collectives_by_name(const std::vector<std::string>& names) 
         std::ranges::upper_bound(own, launch.begin_ns, {}, [&](std::int32_t i) { return row(i).begin_ns; });
     if (after == own.begin() || row(after[-1]).end_ns < launch.end_ns) return std::nullopt;
     const std::string& name = names[row(after[-1]).name];
-    // Of what is coalesced all kernels but those that send and receive say what they do.
+    // In a coalesced call all kernels but those that send and receive say what they do.
     return name.ends_with(":coalesced") ? Communication::send : communication_of_call(name);
   };
   for (LinkedDevice& d : device_) {

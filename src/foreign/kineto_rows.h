@@ -17,7 +17,7 @@
 
 namespace fsdpbench::foreign {
 
-/// Of a row of the device: where in the program's source it comes from, as XLA's metadata has it (op_name).
+/// Argument of a device's row with its place in the program's source, as XLA's metadata has it (op_name).
 inline constexpr std::string_view kSourcePath = "op_name";
 
 /// For a program without a device: adds rows of a device, made of what the host did. The innermost ops that compute or
@@ -26,7 +26,7 @@ inline constexpr std::string_view kSourcePath = "op_name";
 /// are no rows of a device.
 void add_host_work(RankRows& rows);
 
-/// Texts under small numbers, each kept once. Of hostile files with ever new ones only so many bytes are kept.
+/// Texts under small numbers, each kept once. From hostile files with ever new ones only so many bytes are kept.
 class NameTable {
  public:
   /// The number of `text`, made fit to be shown (base/read_input.h). Once kMostBytes are full, that of "(one name of

@@ -75,7 +75,7 @@ std::vector<LaunchToken> launch_order(const RankRows& rank, const JobStep& step,
       tokens.push_back({what, units ? plan_unit(table, use->second->unit) : -1, place, place + 1});
       continue;
     }
-    // What is launched after the last reduction updates parameters.
+    // A kernel launched after the last reduction updates parameters.
     if (row.kind != Activity::computation || row.stream != compute_stream || i > last_collective) continue;
     const std::string& name = rank.names[row.name];
     const auto own = dialects::own_name(name);

@@ -110,7 +110,7 @@ void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDev
 }
 namespace {
 
-/// What a rank has of `part` beyond the median of the others, by step.
+/// Time that a rank has of `part` beyond the median of the others, by step.
 template <typename Part>
 std::vector<double> excess_ms(const std::vector<std::vector<OwnTime>>& own, std::size_t rank, std::size_t steps,
                               Part part) {

@@ -12,7 +12,7 @@ namespace fsdpbench::foreign {
 
 // Rows as they stand in a file, and what they know each other by.
 
-/// -1: nothing.
+/// Row of the host with its links; -1: none.
 struct LinkedHost {
   HostRow row;
   std::int64_t correlation = -1;  ///< of a call, and of what it launched
@@ -36,15 +36,15 @@ struct Arrows {
 /// whether rows of it are ranges that others need not lie inside of.
 void nest(std::vector<LinkedHost>& host, const std::vector<bool>& apart);
 
-/// Sorts the device's rows by begin, and finds each one's launch: by correlation, else by arrow. Of several calls with
-/// one correlation it is the outer one that launches.
+/// Sorts the device's rows by begin, and finds each one's launch: by correlation, else by arrow. Among several calls
+/// with one correlation the outer one launches.
 void link_launches(const std::vector<LinkedHost>& host, const Arrows& arrows, std::vector<LinkedDevice>& device);
 
 /// Gives rows of kind `collective` that do not tell what they communicate the collective of the host's call around
 /// their launch, or of the op with their external id.
 void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDevice>& device);
 
-/// What a rank's time is spent on when it waits for no other rank.
+/// Use of a rank's time while it waits for no other rank.
 enum class OwnPart : std::uint8_t { kernels, host, garbage, input, communication };
 /// "its kernels", "its host", "its garbage collection", "its input", "its communication"
 std::string_view to_string(OwnPart part);
@@ -76,7 +76,7 @@ struct LateRank {
 /// [Note: the late rank of a trace]
 /// Ranks that exchange something in each step have steps of one length, so what one does on its own beyond the others
 /// is what they wait for it, wherever in the step that is and whatever hides it. It is late if the lower end of that is
-/// above kLeastLate of a step. One step alone has no interval: there it takes twice as much. Of a rank that is blamed
+/// above kLeastLate of a step. One step alone has no interval: there it takes twice as much. For a rank that is blamed
 /// for most of what the others wait for, the lower end needs to be above 0 only: with two ranks each waits for the
 /// other now and then.
 std::optional<LateRank> find_late_rank(const std::vector<std::vector<OwnTime>>& own, double step_ms, int blamed = -1);

@@ -61,7 +61,7 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
   config.fsdp.preset = preset;
   for (const auto& [key, value] : config::fsdp_preset(preset)) set(config, key, value);
   config::Fsdp& f = config.fsdp;
-  // What is used again soon is then not freed, whatever the strategy says: no gather of backward tells nothing.
+  // Parameters that are used again soon are not freed, whatever the strategy says: no gather of backward tells nothing.
   const bool keeps_for_reuse = f.max_reuse_distance > 0;
   for (std::int64_t* elements : {&f.forward_prefetch.elements, &f.backward_prefetch.elements, &f.max_live_parameters,
                                  &f.max_reuse_distance, &f.reduce_bucket, &f.reduce_scatter_elements}) {
@@ -157,7 +157,7 @@ constexpr config::Prefetch kBackwardPrefetches[] = {{Mode::pre},          {Mode:
 /// Where a unit has experts, a list of one is another order than what backward finds by itself.
 constexpr config::Prefetch kListed{Mode::explicit_, 1};
 
-/// What is turned, one knob at a time, from the best preset on.
+/// Configurations one knob away from the best preset.
 std::vector<RunConfig> neighbours(const RunConfig& from) {
   std::vector<RunConfig> all;
   const auto add = [&](auto change) {

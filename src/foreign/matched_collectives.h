@@ -33,7 +33,7 @@ class MatchedCollectives {
   /// pairs the worst.
   std::int64_t residual_ns() const { return residual_; }
 
-  /// When the last of the ranks that are known had arrived at the collective of device row `row`, on the clock of
+  /// Time at which the last of the known ranks had arrived at the collective of device row `row`, on the clock of
   /// `rank`, and who that was. Its own begin and -1 where it was last itself, or alone.
   struct Arrival {
     std::int64_t at_ns = 0;

@@ -129,7 +129,7 @@ std::string_view without_numbers(std::string_view name) {
   return name.substr(0, std::min(name.find(", seq = "), name.find(", op_id = ")));
 }
 
-/// Where in its blob (`nsys export --include-blobs=true`) a range of NCCL's own has a number; -1: it has none.
+/// Places of numbers in the blob (`nsys export --include-blobs=true`) of a range of NCCL's own; -1: it has none.
 struct NcclPayload {
   std::int64_t communicator = -1, bytes = -1, ranks = -1;
 };

@@ -19,7 +19,7 @@ struct NsysFacts {
 /// Reads a database that `nsys export --type sqlite` wrote, gzipped or not: kernels, copies and fills with their
 /// streams, calls of the runtime, and NVTX ranges, each handed on with its process as the event of kineto's that says
 /// the same, good until the function returns. What else is in it (samples of the CPU, metrics of the GPU, the operating
-/// system's calls) is passed over. Of a gzipped one at most `most_bytes` are unpacked, in memory. Throws ConfigError
+/// system's calls) is passed over. From a gzipped one at most `most_bytes` are unpacked, in memory. Throws ConfigError
 /// that says what the file is: no such database, or a build without SQLite (no_nsys_events.cpp).
 NsysFacts read_nsys_events(const std::string& path, std::int64_t most_events, std::uint64_t most_bytes,
                            const std::function<void(std::int64_t process, const trace::ParsedEvent&)>& event);

@@ -297,7 +297,7 @@ bool find_expert_mesh(const RankRows& rank, const std::vector<CollectiveUse>& us
   return true;
 }
 
-/// What the host's waits say of the limit; the order of launches has none of them.
+/// Finds the limit in the host's waits; the order of launches has none of them.
 void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
   using Limit = config::AllGatherLimit::Mode;
   const RankRows& rank = job.ranks.front();
@@ -335,7 +335,7 @@ void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
   r.findings.push_back(found);
 }
 
-/// What ranges say of prefetching; nothing where the engine has none, or the trace has not got them.
+/// Prefetching as ranges tell it; nothing where the engine has none, or the trace has not got them.
 std::optional<ToldPrefetch> told_prefetch(const RankRows& rank, const HostWords& words,
                                           const std::vector<CollectiveUse>& uses, const dialects::Words* engine) {
   if (engine == nullptr || engine->traces.forward_prefetch.empty()) return std::nullopt;
@@ -490,7 +490,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
            {"reshard after forward", "fsdp.reshard_after_forward"}}) {
     Finding found{what, setting_text(match.config, key), "the schedule's", sure};
     if (std::string_view(what) == "strategy" && r.table.units.size() == 1) {
-      // What has one unit keeps it until backward anyway.
+      // A job with one unit keeps it until backward anyway.
       const bool hybrid = r.facts.replicate > 1;
       found.value = hybrid ? "hybrid_shard or hybrid_shard_grad_op" : "full_shard or shard_grad_op";
       found.evidence += "; with one unit they launch the same order";
@@ -518,7 +518,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
         values = {"none", "post"};
       }
       found.value = fmt::format("{}", fmt::join(values, " or "));
-      // Of the nearest schedule of an order that none has, the prefetching may be another one.
+      // In the nearest schedule of an order that none has, the prefetching may be another one.
       const bool told = r.facts.prefetch && !(backward && r.facts.prefetch->backward == Told::unknown);
       found.confidence = told ? std::min(sure, 0.95) : match.distance == 0 ? sure : std::min(sure, 0.6);
       if (told) found.evidence = "ranges around what is gathered, and the schedule's depth";

@@ -32,7 +32,7 @@ constexpr int kStepTid = 1, kExposedTid = 2, kFirstTid = 3;
 constexpr int kArrowShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
 
 /// Slices of one track may not half overlap: what does stands on another one beside it.
-class Beside {
+class SideTracks {
  public:
   /// Which of the tracks, from 0 on, has room; slices in order of begin.
   std::size_t place(std::int64_t begin_ns, std::int64_t end_ns) {
@@ -154,7 +154,7 @@ class RankTimeline {
     events_.end();
   }
 
-  /// What the host did for collectives, and where it waited: a track a thread.
+  /// The host's work for collectives, and where it waited: a track per thread.
   void write_host() {
     std::vector<std::int32_t> launched(rank_.host.size(), -1);  // by host row: the collective
     for (std::size_t i = 0; i < rank_.device.size(); ++i) {
@@ -163,7 +163,7 @@ class RankTimeline {
     }
     struct Thread {
       std::int32_t thread;
-      Beside beside;
+      SideTracks beside;
       std::vector<int> tids;
     };
     std::vector<Thread> threads;
@@ -222,7 +222,7 @@ class RankTimeline {
       } else {
         named.push_back(role);
       }
-      Beside beside;
+      SideTracks beside;
       std::vector<int> tids;
       for (const std::int32_t row : rows[stream]) {
         const std::size_t place = beside.place(device(row).begin_ns, device(row).end_ns);

@@ -158,7 +158,7 @@ namespace {
 
 using account::Cause;
 
-/// What no setting of sharding takes away.
+/// Whether no setting of sharding takes the cause away.
 bool is_own(Cause cause) {
   return cause == Cause::host_bound || cause == Cause::host_sync || cause == Cause::host_update ||
          cause == Cause::data_loading;
@@ -195,7 +195,7 @@ TracedStep traced_step(const foreign::Explanation& explanation, const AdoptedJob
 }
 
 void count_from_trace(const TracedStep& step, double least_ms, account::Counterfactual& gain) {
-  // Of collectives that the trace does not have only others of their kind tell how long they would take.
+  // For collectives that the trace does not have only others of their kind tell how long they would take.
   const double guessed = gain.adds_collectives ? gain.gain_ms : 0;
   const double doubt = std::hypot(step.miss_ms(), step.scatter_ms, guessed);
   if (doubt > 0 && gain.interval == account::IntervalKind::one_value) gain.interval = account::IntervalKind::range;

@@ -18,7 +18,7 @@ std::vector<std::int64_t> numbers_in(std::string_view text);
 /// The first number behind `key`; `otherwise` if there is none.
 std::int64_t number_behind(std::string_view key, std::string_view text, std::int64_t otherwise = -1);
 
-/// Who takes part in a collective: sets of devices, by their place in the program's mesh.
+/// Members of a collective: sets of devices, by their place in the program's mesh.
 struct ReplicaGroups {
   std::int64_t size = -1;               ///< of each
   std::vector<std::vector<int>> lists;  ///< empty: more devices than are listed here, or not told

@@ -64,7 +64,7 @@ HloModule read_hlo(const std::string& path);
 
 /// XLA's flag for gathers an iteration ahead, in a sentence. Absent: both of its names.
 std::string gathers_ahead(std::optional<bool> since_0_11_1);
-/// What makes XLA's scheduler overlap. `others`: it did, of other collectives.
+/// Sentence about what makes XLA's scheduler overlap. `others`: it did, of other collectives.
 std::string why_synchronous(bool others, bool since_0_7_2 = false);
 
 std::string hlo_report(const HloProgram& program);

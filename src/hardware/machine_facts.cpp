@@ -59,7 +59,7 @@ std::string ask_realtime() {
                  : "SCHED_FIFO is not allowed for this user: emulated links may be some 0.1 ms late on busy cores.";
 }
 
-/// "release string" of the NVIDIA driver, GPUs by name. No driver, no GPUs: `driver` says so.
+/// Driver ("release string") and GPUs by name. No driver, no GPUs: `driver` says so.
 struct NvidiaFacts {
   std::string driver;
   std::vector<std::string> gpus;

@@ -38,7 +38,7 @@ ClockOffset estimate_offset(std::span<const ClockRound> rounds);
 std::vector<ClockOffset> measure_clock_offsets(ControlChannel& channel, int rounds = 100,
                                                const std::string& identity = clock_identity());
 
-/// From one rank's times to rank 0's over a whole run: clocks of two hosts differ in speed, too.
+/// Conversion of one rank's times to rank 0's over a whole run: clocks of two hosts differ in speed, too.
 class ClockCorrection {
  public:
   /// One offset for all times.

@@ -18,7 +18,7 @@
 
 namespace fsdpbench::launch {
 
-/// Why a job cannot go on.
+/// Reason why a job cannot go on.
 struct JobFailure {
   int rank = -1;        ///< the rank at fault
   bool died = false;    ///< it ended without a word: killed, crashed, or its host is gone

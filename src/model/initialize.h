@@ -14,7 +14,7 @@ namespace fsdpbench::model {
 void initialize_parameter(const plan::ParameterShape& parameter, std::uint64_t seed, std::int64_t begin,
                           std::int64_t end, float* target);
 
-/// Who gives the initial values: fills elements [begin, begin + out.size()) of parameter `parameter` (canonical index).
+/// Source of initial values: fills elements [begin, begin + out.size()) of parameter `parameter` (canonical index).
 /// Called from all ranks' threads at once.
 using FillParameter = std::function<void(int parameter, std::int64_t begin, std::span<float> out)>;
 

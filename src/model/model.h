@@ -146,7 +146,7 @@ class Model {
 };
 
 /// The model of `shapes` (see plan/model_shapes.h) at this batch size; one that knows only its sizes if there are no
-/// kernels for it (see model/outline.h). Of ranks that split each layer it is one rank's part.
+/// kernels for it (see model/outline.h). If ranks split each layer, it is one rank's part.
 std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes& shapes, BatchShape batch,
                                   TensorSplit split = {});
 /// The model of a training, as one rank has it.

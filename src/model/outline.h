@@ -17,7 +17,7 @@ std::string_view key_without_kernels(const config::RunConfig& config);
 /// Key of the model alone.
 std::string_view key_without_kernels(const config::Model& model);
 
-/// Whose modules these are, and what their loss holds of the logits.
+/// Program whose modules these are, and what their loss holds of the logits.
 struct Keeps {
   config::Simulate::Framework framework = config::Simulate::Framework::own;
   config::Simulate::Loss loss = config::Simulate::Loss::fused;

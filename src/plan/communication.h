@@ -38,7 +38,7 @@ struct CommunicationVolume {
   double total() const { return all_gather + reduce_scatter + all_reduce + all_to_all; }
 };
 
-/// What plain data parallelism sends for the same parameters and reduce dtype: one all-reduce over all ranks, each
+/// Bytes of plain data parallelism for the same parameters and reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.
 double data_parallel_volume(const Plan& plan, const config::RunConfig& config);
 

@@ -38,7 +38,7 @@ struct ParameterShape {
   int parts = 1;            ///< ranks that split it, along dimension `split`; 1: each has all of it
   int split = 0;
   int number = 0;  ///< its canonical index where projections are separate: what its initial values are drawn by
-  /// model.fused_projections: whose rows these are, one after another. Of ranks that split the parameter each has its
+  /// model.fused_projections: whose rows these are, one after another. If ranks split the parameter, each has its
   /// rows of each of them. Empty: nothing is joined here.
   std::vector<JoinedRows> joined{};
   bool of_experts = false;  ///< dimension 0 counts the experts of a block

@@ -33,7 +33,7 @@ ExpertSplit expert_split(const config::RunConfig& config);
 /// Split where all experts are visited equally often.
 ExpertSplit even_expert_split(config::RunConfig config);
 
-/// What a module computes between two exchanges with the ranks that split it, and the exchange after it.
+/// Part of a module between two exchanges with the ranks that split it, and the exchange after it.
 struct ModulePart {
   enum class Exchange : std::uint8_t {
     none,
@@ -58,7 +58,7 @@ struct ModulePart {
 
   /// Rows go to experts, or come back from them.
   bool of_experts() const { return exchange == Exchange::dispatch || exchange == Exchange::combine; }
-  /// Bytes of the buffer that is exchanged among `ranks`. Of rows of experts: those that are sent and those that come.
+  /// Bytes of the buffer that is exchanged among `ranks`. For rows of experts: those that are sent and those that come.
   std::int64_t bytes(std::int64_t ranks) const {
     if (room > 0) return room;
     if (of_experts()) return count * size_of(dtype) * ranks * 2;

@@ -58,7 +58,7 @@ struct Members {
   bool operator==(const Members&) const = default;
 };
 
-/// Who communicates with whom: the one map of groups. It holds two numbers an axis and nothing by rank, so every
+/// Groups of ranks that communicate: the one map of them. It holds two numbers an axis and nothing by rank, so every
 /// question but Members::ranks() takes the same time for any number of ranks. Ranks must be in [0, ranks()).
 ///
 /// Along every axis a rank's index is rank / stride % size. Another axis is another entry here, and one in Mesh.
@@ -118,7 +118,7 @@ struct Unit {
   bool has_gradients() const { return !gradient_layout.sharded.empty() || !gradient_layout.replicated.empty(); }
 };
 
-/// Who owns which bytes. Unit 0 is the root.
+/// Ownership of all bytes. Unit 0 is the root.
 struct Plan {
   ModelShapes shapes;  ///< of one tensor rank's part
   Mesh mesh;

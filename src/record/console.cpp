@@ -34,7 +34,7 @@ std::string cut(const std::string& text, std::size_t columns) {
   return text.substr(0, end) + "…";
 }
 
-/// What a verdict is called in a column of its own, or before the colon of a headline.
+/// Word and colour of a verdict, in a column of its own or before the colon of a headline.
 struct Verdict {
   std::string_view word, colour;
 };

@@ -48,7 +48,7 @@ struct TypeFacts {
   const ObjectFacts* object = nullptr;
 };
 
-/// When a field is in a file.
+/// Condition under which a field is in a file.
 enum class When : std::uint8_t {
   always,
   if_any,    ///< absent where it is empty, 0, false or not known

@@ -12,7 +12,7 @@ namespace fsdpbench::app {
 /// 3.51 %. Numbers beside each other share the unit of the largest.
 class Shown {
  public:
-  /// Of a unit its first word counts: "us of waiting" is a time, "of a step" a share.
+  /// The first word of a unit counts: "us of waiting" is a time, "of a step" a share.
   Shown(std::string_view unit, double largest);
 
   const std::string& unit() const { return unit_; }  ///< empty: none
@@ -27,7 +27,7 @@ class Shown {
 };
 /// "68.6 ms" of 68600 us.
 inline std::string shown(double value, std::string_view unit) { return Shown(unit, value).text(value); }
-/// What has no unit, as a ratio: "1.04".
+/// A number without a unit, as a ratio: "1.04".
 std::string three_digits(double value);
 
 /// How wide the terminal is that `stream` goes to; 0: it goes to none, or nobody knows.

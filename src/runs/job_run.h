@@ -67,7 +67,7 @@ void announce_end(Job& job, int code);
 
 /// Something else than training that all ranks do together: the part of every rank but 0. Its errors end the job.
 using Service = std::function<void(Job& job, const JsonPart& order)>;
-/// By name.
+/// Services by name.
 using Services = std::map<std::string, Service, std::less<>>;
 
 /// Rank 0: all others begin the service of that name, with this order, and rank 0 does its own part. Returns at once.

@@ -189,7 +189,7 @@ Fields<PoolStatistics> declared() {
 
 template <>
 Fields<World> declared() {
-  return {"World", "What a result was measured with.", "runs/world.h", {
+  return {"World", "Program, machine and launcher that a result was measured with.", "runs/world.h", {
     {"version", via(&World::program, &BuildInfo::version), "", "version of this program"},
     {"git_revision", via(&World::program, &BuildInfo::git_revision), "", "revision that the program was built from"},
     {"git_dirty", via(&World::program, &BuildInfo::git_dirty), "", "whether files differed from that revision"},
@@ -199,7 +199,7 @@ Fields<World> declared() {
     {"command_line", &World::command_line, "", "the command line as it was given"},
     {"date", &World::date, "", "ISO 8601, local time with offset; empty for simulations"},
     {"backend", &World::backend, "", "`device.backend`: `cpu`, `cuda`, or `virtual` for simulations"},
-    {"launch", {"Launch", "Who started the ranks.", "launch/session.h", {
+    {"launch", {"Launch", "Launcher of the ranks.", "launch/session.h", {
       {"ranks", &World::ranks, "", "number of ranks"},
       {"source", &World::launcher, "", "who started them"},
       {"transport", &World::transport, "", "how the ranks' processes communicate; absent if ranks are threads", if_any},
@@ -228,7 +228,7 @@ Fields<ModelledTime> declared() {
 
 template <>
 Fields<Fidelity> declared() {
-  return {"EmulationFidelity", "How well a machine kept up with what it emulated.", "account/fidelity.h", {
+  return {"EmulationFidelity", "Fidelity of a machine to what it emulated.", "account/fidelity.h", {
     {"compute", &Fidelity::compute, "", "computation; absent if it is real"},
     {"transfer", &Fidelity::transfer, "", "transfers that did not share their links with others"},
     {"excess_pct", &Fidelity::excess_pct, "%", "by how much observed time exceeds modelled time, computation and transfers together"},
@@ -240,7 +240,7 @@ Fields<Fidelity> declared() {
 template <>
 Fields<AllocatorStatistics> declared() {
   using S = AllocatorStatistics;
-  return {"CachingAllocator", "What PyTorch's CUDA caching allocator would show of rank 0, on a GPU of the cluster, at the op times before anything is drawn ([simulate.md](simulate.md#memory)).", "clock/caching_allocator.h", {
+  return {"CachingAllocator", "Memory of rank 0 as PyTorch's CUDA caching allocator would show it on a GPU of the cluster, at the op times before anything is drawn ([simulate.md](simulate.md#memory)).", "clock/caching_allocator.h", {
     {"peak_allocated_bytes", &S::peak_allocated, "B", "as `torch.cuda.max_memory_allocated()`"},
     {"peak_reserved_bytes", &S::peak_reserved, "B", "as `torch.cuda.max_memory_reserved()`"},
     {"retries", &S::retries, "", "allocations in the first steps for which it would return cached memory to the driver, while the host waits"},
@@ -266,7 +266,7 @@ Fields<RankMetrics> declared() {
 template <>
 Fields<RunMetrics> declared() {
   using M = RunMetrics;
-  return {"RunMetrics", "What a step takes, and what it is made of.", "account/run_metrics.h", {
+  return {"RunMetrics", "Time of a step and its parts.", "account/run_metrics.h", {
     {"step_ms", &M::step_ms, "ms", "step time; each step counts with its slowest rank", check_step_time, less("step time", Gated::judged)},
     {"compute_ms", &M::compute_ms, "ms", "time in which computation ran", check_not_negative, less("compute", Gated::explains)},
     {"comm_ms", &M::comm_ms, "ms", "time in which a collective ran, exposed or hidden", check_not_negative, less("communication")},
@@ -300,7 +300,7 @@ Fields<ModelFlops> declared() {
 }
 
 const Fields<Trial>& metrics_fields() {
-  static const Fields<Trial> kAll{"Metrics", "What a step takes, and what it is made of: compute + exposed communication + exposed copies + idle = `step_ms.median`. The parts are means over all ranks ([run.md](run.md#what-a-step-is-made-of)).", "account/run_metrics.h", {
+  static const Fields<Trial> kAll{"Metrics", "Time of a step and its parts: compute + exposed communication + exposed copies + idle = `step_ms.median`. The parts are means over all ranks ([run.md](run.md#what-a-step-is-made-of)).", "account/run_metrics.h", {
     Rule{[](const JsonPart& j) { (void)j.at("step_ms"); }},
     spread(&Trial::metrics),
     spread([](auto& t) -> auto& { return t.metrics->settling; }),
@@ -323,7 +323,7 @@ const Fields<Trial>& memory_fields() {
 }
 
 const Fields<Trial>& comm_fields() {
-  static const Fields<Trial> kAll{"Comm", "What a rank sent in a step.", "plan/communication.h", {
+  static const Fields<Trial> kAll{"Comm", "Bytes that a rank sent in a step.", "plan/communication.h", {
     {"wire_bytes_per_rank", &Trial::wire, "B", "bytes as counted", less("bytes on the wire", Gated::judged)},
     {"expected_wire_bytes_per_rank", &Trial::expected_wire, "B", "bytes by formula"},
   }};
@@ -424,7 +424,7 @@ std::vector<TrialFigure> figures_of(const Trial& trial) {
 // clang-format off
 template <>
 Fields<StepJitter> declared() {
-  return {"Jitter", "What the median step took beyond the typical one.", "account/cause_report.h", {
+  return {"Jitter", "Time of the median step beyond the typical one.", "account/cause_report.h", {
     {"ms", &StepJitter::ms, "ms", "the difference; negative where the median step was shorter"},
     {"share_pct", &StepJitter::share_pct, "%", "of the median step"},
     {"compute_ms", &StepJitter::computation_ms, "ms", "of it, in computation"},
@@ -434,7 +434,7 @@ Fields<StepJitter> declared() {
 
 template <>
 Fields<Lateness> declared() {
-  return {"Lateness", "How a late rank compares with the others.", "account/late_ranks.h", {
+  return {"Lateness", "Comparison of a late rank with the others.", "account/late_ranks.h", {
     {"trials", &Lateness::trials, "", "how often ranks were compared"},
     {"late", &Lateness::late, "", "how often at least half of all ranks were faster"},
     {"by_chance", &Lateness::by_chance, "", "how likely that is if no rank differs"},
@@ -522,7 +522,7 @@ const Fields<CauseReport>& stall_fields() {
 template <>
 Fields<PathRank> declared() {
   using P = PathRank;
-  return {"PathRank", "What one rank has of the critical path.", "account/critical_path.h", {
+  return {"PathRank", "Share of one rank in the critical path.", "account/critical_path.h", {
     {"rank", &P::rank, "", "number of the rank"},
     {"ms", &P::ms, "ms", "its part of the path, mean over steps"},
     {"share_pct", &P::share_pct, "%", "share of the path"},

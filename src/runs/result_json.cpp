@@ -225,7 +225,7 @@ Fields<MemoryAtPeak::Block> declared() {
 template <>
 Fields<MemoryAtPeak> declared() {
   using M = MemoryAtPeak;
-  return {"MemoryAtPeak", "What is alive at the peak that the schedule predicts.", "schedule/memory_walk.h", {
+  return {"MemoryAtPeak", "Buffers alive at the peak that the schedule predicts.", "schedule/memory_walk.h", {
     {"op", &M::op, "", "op before which the peak is reached; empty: before the first"},
     {"live_bytes", &M::live_bytes, "B", "all live bytes together"},
     {"live", &M::live, "", "live buffers, the largest first"},
@@ -243,7 +243,7 @@ Fields<StepsByRank> declared() {
 template <>
 Fields<ClockOfRank> declared() {
   using C = ClockOfRank;
-  return {"Clock", "How well a rank's clock is known: its times are on rank 0's.", "launch/clock_offset.h", {
+  return {"Clock", "Accuracy of a rank's clock: its times are on rank 0's.", "launch/clock_offset.h", {
     {"rank", &C::rank, "", "number of the rank"},
     {"offset_us", &C::offset_us, "us", "of its clock from rank 0's"},
     {"residual_us", &C::residual_us, "us", "by which it may be wrong"},
@@ -264,7 +264,7 @@ Fields<engine::SavedCheckpoint> declared() {
 template <>
 Fields<account::JitterSpread> declared() {
   using J = account::JitterSpread;
-  return {"JitterSpread", "How the steps of a simulation with jitter scatter.", "account/statistics.h", {
+  return {"JitterSpread", "Scatter of the steps of a simulation with jitter.", "account/statistics.h", {
     {"p50_ms", &J::p50_ms, "ms", "median step"},
     {"p95_ms", &J::p95_ms, "ms", "95 of 100 steps are shorter"},
     {"p99_ms", &J::p99_ms, "ms", "99 of 100 steps are shorter"},
@@ -275,7 +275,7 @@ Fields<account::JitterSpread> declared() {
 
 template <>
 Fields<clock::Bounds> declared() {
-  return {"Bounds", "Between which 95 of 100 such predictions should be.", "clock/forecast.h", {
+  return {"Bounds", "Interval that has 95 of 100 such predictions.", "clock/forecast.h", {
     {"low", &clock::Bounds::low, "", "lower end"},
     {"high", &clock::Bounds::high, "", "upper end"},
   }};
@@ -284,7 +284,7 @@ Fields<clock::Bounds> declared() {
 template <>
 Fields<PredictionInterval> declared() {
   using P = PredictionInterval;
-  return {"Prediction", "How sure a simulation's step is ([simulate.md](simulate.md)).", "runs/world.h", {
+  return {"Prediction", "Certainty of a simulation's step ([simulate.md](simulate.md)).", "runs/world.h", {
     {"from", &P::from, "", "source of the op times"},
     {"no_interval_because", [](const P&) { return "op times follow from the rates that were given: no other times are as likely"; }, "", "why there is no interval; then the rest is absent", when(std::not_fn(is_sure))},
     {"reach", via(&P::ops, clock::least_sure), "", "how sure the least sure op is", when(is_sure)},
@@ -299,7 +299,7 @@ Fields<PredictionInterval> declared() {
 template <>
 Fields<GpuLimits> declared() {
   using L = GpuLimits;
-  return {"GpuLimits", "What a GPU can do at most.", "hardware/gpu_health.h", {
+  return {"GpuLimits", "Limits of a GPU.", "hardware/gpu_health.h", {
     {"sm_mhz", &L::sm_mhz, "MHz", "highest SM clock"},
     {"power_w", via(&L::power_mw, in_watts), "W", "power limit"},
     {"pcie_width", &L::pcie_width, "", "number of PCIe lanes"},
@@ -311,7 +311,7 @@ Fields<GpuLimits> declared() {
 template <>
 Fields<GpuErrors> declared() {
   using E = GpuErrors;
-  return {"GpuErrors", "By how much the driver's counters grew.", "hardware/gpu_health.h", {
+  return {"GpuErrors", "Growth of the driver's counters.", "hardware/gpu_health.h", {
     {"ecc_corrected", &E::ecc_corrected, "", "memory errors that were corrected"},
     {"ecc_uncorrected", &E::ecc_uncorrected, "", "memory errors that were not corrected"},
     {"nvlink_replays", &E::nvlink_replays, "", "replays of all NVLink links together"},
@@ -346,7 +346,7 @@ namespace {
 
 const Fields<std::vector<account::GpuStep>>& gpu_step_fields() {
   using S = account::GpuStep;
-  static const Fields<std::vector<S>> kAll{"GpuSteps", "What a GPU was like, by measured step; null where the driver did not tell.", "account/gpu_steps.h", {
+  static const Fields<std::vector<S>> kAll{"GpuSteps", "State of a GPU in each measured step; null where the driver did not tell.", "account/gpu_steps.h", {
     {"samples", column(&S::samples), "", "number of samples"},
     {"sm_mhz", column(&S::sm_mhz), "MHz", "median SM clock"},
     {"power_w", column(via(&S::power_mw, in_watts)), "W", "median power"},
@@ -363,7 +363,7 @@ const Fields<std::vector<account::GpuStep>>& gpu_step_fields() {
 template <>
 Fields<GpuOfRank> declared() {
   using G = GpuOfRank;
-  return {"Gpu", "How a rank's GPU fared ([gpu.md](gpu.md#clocks-power-and-errors-of-the-gpus)).", "hardware/gpu_health.h", {
+  return {"Gpu", "State of a rank's GPU during the run ([gpu.md](gpu.md#clocks-power-and-errors-of-the-gpus)).", "hardware/gpu_health.h", {
     {"rank", &G::rank, "", "rank that it belongs to"},
     {"unknown_because", via(&G::health, &GpuHealth::unknown_because), "", "why nothing is known", if_any},
     {"limits", via(&G::health, &GpuHealth::limits), "", "largest values that the GPU allows", when(was_watched)},

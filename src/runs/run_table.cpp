@@ -212,7 +212,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   };
   const Shown ms("ms", trial.metrics ? trial.metrics->step_ms.median : 0);  // parts of a step have its unit
   const auto number = [&](double value) { return ms.number(value); };
-  /// Of a declared figure: what it is called, and its unit.
+  /// Row of a declared figure: its label and its unit.
   const auto figure = [&](const char* name, double value, std::string note, const char* mark = "") {
     const FieldFacts& field = figure_at(std::string("metrics.") + name);
     const Shown as = field.unit == "ms" ? ms : Shown(field.unit, value);

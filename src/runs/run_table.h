@@ -27,7 +27,7 @@ std::string model_text(const config::RunConfig& config);
 
 /// One line before a run: model, ranks, strategy, what is emulated.
 std::string run_headline(const engine::Setup& setup);
-/// What a simulated memory counts, with the keys that say otherwise.
+/// Counts of a simulated memory, with the keys that would change them.
 std::string memory_basis(const config::RunConfig& config);
 
 /// Table that is printed after a trial, ending with the paths of the files in `folder`.

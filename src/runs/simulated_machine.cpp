@@ -106,8 +106,8 @@ std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, d
   return draws;
 }
 
-/// Of collectives over so many nodes, where a curve says between which parts of its rate measurements lay: as often
-/// below it as above, and there by any part of the way. `power`: of each ratio.
+/// Draws for collectives over so many nodes, where a curve says between which parts of its rate measurements lay: as
+/// often below it as above, and there by any part of the way. `power`: of each ratio.
 std::vector<double> draws_of(const config::InterFabric& inter, int nodes, double power) {
   const double longest = -std::log(config::at_nodes(inter, inter.curve_low, nodes)),
                shortest = -std::log(config::at_nodes(inter, inter.curve_high, nodes));
@@ -255,8 +255,8 @@ clock::Forecast SimulatedMachine::forecast(const schedule::Training& training, c
 }
 
 std::optional<double> SimulatedMachine::doubt(const schedule::Training& /*training*/, double gain) const {
-  // Of 55 pairs of published trainings of one model on one GPU that differ in settings, 53 have ratios within 13 % of
-  // those predicted, whatever the ratio; of small gains so much is known that most are there (docs/published.md).
+  // Of the 55 published pairs of trainings of one model on one GPU that differ in settings, 53 are within 13 % of
+  // the predicted ratio, whatever it is; of small gains so much is known that most are there (docs/published.md).
   constexpr double kMost = 0.13, kOfGain = 0.6;
   return accuracy_ ? std::min(kMost, kOfGain * std::abs(gain)) : 0;
 }

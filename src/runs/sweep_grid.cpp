@@ -39,7 +39,7 @@ std::string slug(const std::vector<config::Value>& values) {
   return out.substr(0, kMostSlug);
 }
 
-/// Which cells a rule of the file is for. Both may have many values.
+/// Cells that a rule of the file is for. Both may have many values.
 class Rule {
  public:
   Rule(const config::CellRule& rule, const config::SweepFile& file) : set_(&rule.set) {

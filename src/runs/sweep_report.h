@@ -10,8 +10,8 @@
 
 namespace fsdpbench::app {
 
-/// The content of sweep.json (docs/result-format.md) from the trials done so far. Of several records of one trial (a
-/// failed cell that was tried again) the last counts; trials of unknown cells do not.
+/// The content of sweep.json (docs/result-format.md) from the trials done so far. If a trial has several records (a
+/// failed cell was tried again), the last counts; trials of unknown cells do not.
 nlohmann::json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials);
 
 const ObjectFacts& sweep_file_facts();

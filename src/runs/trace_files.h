@@ -22,7 +22,7 @@
 
 namespace fsdpbench::app {
 
-/// Why ranks did not compute, what was live when, and what their steps could have been: of any step of a trial, for its
+/// Waits of ranks, live memory, and what their steps could have been: an explanation of any step of a trial, for its
 /// timeline. A trace::ExplanationOf; setup and trial must outlive it.
 class TraceExplanation {
  public:

@@ -42,7 +42,7 @@ World current_world(const config::RunConfig& config, const launch::Session* sess
   world.program = build_info();
   world.command_line = std::move(command_line);
   world.backend = config::to_string(config.device.backend);
-  // The same seed gives the same bytes, so nothing of the moment is in a simulation's files.
+  // Equal seeds give equal bytes, so nothing of the moment is in a simulation's files.
   world.date = world.simulated() ? "" : date_now();
   world.ranks = static_cast<int>(config.mesh.ranks);
   world.launcher = session != nullptr  ? session->placement().source

@@ -46,8 +46,8 @@ class ReduceInputs {
 /// [Note: offloaded gradients]
 /// A gradient goes to the host by device_to_host, in fp32 and divided (all, as PyTorch has it) or as it was reduced
 /// (optimizer, as ZeRO-Offload has it: the host widens it). PyTorch copies in the stream of the reduction, so the next
-/// reduction there starts after the copy; and before the optimizer the host waits for every copy. Of several
-/// microbatches that are reduced, the host adds later ones to the first: PyTorch's thread does that itself, so with
+/// reduction there starts after the copy; and before the optimizer the host waits for every copy. If several
+/// microbatches are reduced, the host adds later ones to the first: PyTorch's thread does that itself, so with
 /// `all` it waits for the copy and the sum before it issues more. Unsharded gradients (no_sync) and those that await
 /// the replicas' all-reduce are added up on the device.
 class GradientOffload {

@@ -28,8 +28,8 @@ struct MemoryPeak {
 /// as memory_walk().
 MemoryPeak memory_peak(const Schedule& schedule);
 
-/// Of what an op allocates: gradients of parameters, and of what goes on to the module before. Autograd makes them when
-/// the loss's copies of the logits, or the first of a block's saved tensors, have been freed.
+/// Whether `id` may come later: gradients of parameters, and of what goes on to the module before. Autograd makes
+/// them when the loss's copies of the logits, or the first of a block's saved tensors, have been freed.
 bool may_come_later(const Schedule& schedule, const Op& op, BufferId id);
 
 }  // namespace fsdpbench::schedule

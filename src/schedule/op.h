@@ -73,7 +73,7 @@ using plan::Group;
 using plan::kGroupCount;
 using plan::to_string;
 
-/// Why a wait is there. Only `limit` waits may be taken out without a race.
+/// Reason for a wait. Only `limit` waits may be taken out without a race.
 enum class WaitReason : std::uint8_t {
   data,   ///< the op reads what the event's op wrote
   reuse,  ///< the op overwrites or frees what the event's op read

@@ -42,7 +42,7 @@ class Reducer {
     bool fresh = false;  ///< made just now: the op must allocate them
   };
   Gradients gradients(int unit);
-  /// The unit's backward is complete: reduce, or only add up (accumulate_mode). Of a frozen unit there is nothing.
+  /// The unit's backward is complete: reduce, or only add up (accumulate_mode). A frozen unit has nothing to reduce.
   void reduce(int unit, bool last_micro);
   /// Backward is over: what waits in a bucket is reduced. With fsdp.reductions_in_flight the host waits for it.
   void end_backward();

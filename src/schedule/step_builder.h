@@ -20,7 +20,7 @@ enum class StepPart : std::uint8_t {
   communication,  ///< the collectives alone
 };
 
-/// `schedule` with only that part of its work. Of every other op its place remains, and its waits, event, allocations
+/// `schedule` with only that part of its work. Every other op keeps its place, its waits, event, allocations
 /// and frees (OpKind::left_out): the same ops in the same places, with the same memory. It is for times: what such a
 /// step computes means nothing.
 Schedule only(const Schedule& schedule, StepPart part);

@@ -9,7 +9,7 @@
 
 namespace fsdpbench::schedule {
 
-/// Why an all-gather need not have been issued.
+/// Reason why an all-gather need not have been issued.
 enum class Waste : std::uint8_t {
   never_used,   ///< no forward, recomputation or backward reads what it brought, and its unit is not gathered again
   used_once,    ///< the same, and a later all-gather of its unit brings it again for a use: gathered twice, used once

@@ -60,7 +60,7 @@ struct ProcessGroup {
   std::vector<int> ranks;   ///< empty: the run has no such communicator
 };
 
-/// Who wrote a rank's file.
+/// Writer of a rank's file.
 struct RankFacts {
   int rank = 0;
   int world_size = 1;

@@ -12,7 +12,7 @@
 
 namespace fsdpbench::trace {
 
-/// When one op of the schedule ran on one rank. Times are base/clock.h nanoseconds.
+/// Times of one op of the schedule on one rank, in base/clock.h nanoseconds.
 struct Record {
   std::int32_t step = 0;
   std::int32_t op = 0;                ///< index into that step's schedule

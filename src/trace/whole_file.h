@@ -17,7 +17,7 @@ namespace fsdpbench::trace {
 /// decompressed; error() then says why.
 class InputFile final : public std::streambuf {
  public:
-  /// Throws ConfigError if there is no such file. Of one with more than `most_bytes` (decompressed) only those are
+  /// Throws ConfigError if there is no such file. Only the first `most_bytes` (decompressed) of a larger one are
   /// read.
   explicit InputFile(const std::string& path, std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
   ~InputFile() override;

@@ -85,7 +85,7 @@ bool in_fixed_lifetime(BufferRole role) {
   }
 }
 
-/// What a buffer takes of the device's memory.
+/// Bytes of the device's memory that a buffer takes.
 std::int64_t on_device(const schedule::Buffer& buffer) {
   return buffer.space == MemorySpace::device ? LanePool::rounded(buffer.bytes) : 0;
 }

@@ -83,7 +83,7 @@ double bus_gb_per_s(const LargestGather& gather, double link_speed) {
   return static_cast<double>(gather.message.bytes) * share / (gather.other_ns + gather.bytes_ns / link_speed);
 }
 
-/// What would make the step as long as it was measured, one thing at a time.
+/// Explanations of a measured step, one at a time: each would alone make the step as long as measured.
 class Explainer {
  public:
   Explainer(const Cell& cell, const Trial& trial, const Expectation& expectation)
@@ -205,14 +205,15 @@ class Explainer {
   double plain_ns_;
 };
 
-/// What of a training others have to share for theirs to say something of it.
-struct Likeness {
+/// Features of a training that others must share for their measurements to say something about it.
+struct TrainingFeatures {
   std::string model, gpu, cluster, framework;
   double parameters = 0, ranks = 0, tokens = 0;  ///< tokens: a rank and step
   bool fp8 = false, compiled = false, recomputes = false;
   config::Strategy strategy = config::Strategy::full_shard;
 
-  Likeness(const config::RunConfig& c, const plan::ModelShapes& shapes, const config::Cluster& on, std::string whose)
+  TrainingFeatures(const config::RunConfig& c, const plan::ModelShapes& shapes, const config::Cluster& on,
+                   std::string whose)
       : model(c.model.preset),
         gpu(on.gpu.name),
         cluster(on.name),
@@ -226,7 +227,7 @@ struct Likeness {
         strategy(c.fsdp.strategy) {}
 
   /// The model and the framework count most, then the hardware, the size of the model, and the rest.
-  double distance(const Likeness& other) const {
+  double distance(const TrainingFeatures& other) const {
     const auto fold = [](double a, double b) { return std::abs(std::log2(a / b)); };
     return 12 * (model != other.model) + 6 * !same_framework(other) + 8 * (gpu != other.gpu) + 4 * (fp8 != other.fp8) +
            2 * fold(parameters, other.parameters) + fold(ranks, other.ranks) / 2 + fold(tokens, other.tokens) / 2 +
@@ -234,11 +235,11 @@ struct Likeness {
            (cluster != other.cluster);
   }
   /// PyTorch's own modules are in every framework of theirs.
-  bool same_framework(const Likeness& other) const {
+  bool same_framework(const TrainingFeatures& other) const {
     return framework == "pytorch" || other.framework.starts_with(framework);
   }
   /// In what `other` is not this.
-  std::vector<std::string> differs(const Likeness& other) const {
+  std::vector<std::string> differs(const TrainingFeatures& other) const {
     std::vector<std::string> all;
     const auto add = [&](bool differs, std::string what) {
       if (differs) all.push_back(std::move(what));
@@ -257,7 +258,7 @@ struct Likeness {
 };
 
 NearestPublished nearest_published(const engine::Setup& setup, const config::Cluster& cluster) {
-  const Likeness own(setup.config, setup.plan.shapes, cluster, framework_of(setup.config));
+  const TrainingFeatures own(setup.config, setup.plan.shapes, cluster, framework_of(setup.config));
   struct Candidate {
     config::CsvRow row;
     config::RunConfig config;
@@ -268,8 +269,8 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
   for (const config::CsvRow& row : config::read_csv(config::find_published_trainings())) {
     if (!row.text("not_predicted").empty()) continue;
     config::RunConfig config = config::published_config(row);
-    const Likeness other(config, plan::model_shapes(config.model), config::load_cluster(config.simulate.cluster),
-                         row.text("family"));
+    const TrainingFeatures other(config, plan::model_shapes(config.model),
+                                 config::load_cluster(config.simulate.cluster), row.text("family"));
     const double distance = own.distance(other);
     if (!best || distance < best->distance) best = {row, std::move(config), own.differs(other), distance};
   }
@@ -284,7 +285,7 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
           std::move(best->differs)};
 }
 
-/// What alone moves the step, to where it may be by what is known of it.
+/// Assumptions that move the step on their own, each to both ends of what is known of it.
 class Hinges {
  public:
   Hinges(const Cell& cell, const std::vector<Assumption>& assumptions)
@@ -390,7 +391,7 @@ double step_of(const MeasuredRate& measured, const Expectation& expectation) {
   throw std::logic_error("MeasuredRate::Unit");
 }
 
-/// What a reason is called, what its amount is of, and in which unit JSON has it.
+/// Name of a reason, words for its amount, and its unit in JSON.
 struct ReasonWords {
   std::string_view name, of, unit;
 };
@@ -400,7 +401,7 @@ constexpr EnumTable<What, ReasonWords> kReasonWords{
 
 std::string amount_text(const PossibleReason& e) {
   const bool part = kReasonWords[e.what].unit == "part";
-  // Of milliseconds above a hundred the digits behind the point say nothing.
+  // Above a hundred milliseconds the digits behind the point say nothing.
   const auto number = [&](double v) { return fmt::format("{:.{}f}", part ? 100 * v : v, part || v >= 100 ? 0 : 1); };
   const std::string text = fmt::format("{}{}", number(e.amount.value), kReasonWords[e.what].of);
   if (!e.amount.bounds) return text;
@@ -532,7 +533,7 @@ Fields<NearestPublished> declared<NearestPublished>() {
 template <>
 Fields<Hinge> declared<Hinge>() {
   using H = Hinge;
-  return {"Hinge", "What the interval of a step hangs on.", "tune/expectation.h", {
+  return {"Hinge", "Assumption that the interval of a step depends on.", "tune/expectation.h", {
       {"what", &H::what, "", "what the answer takes for granted"},
       {"low_ms", &H::low_ms, "ms", "the step at one end of it, where all else is as expected"},
       {"high_ms", &H::high_ms, "ms", "the step at the other"},
@@ -542,7 +543,7 @@ Fields<Hinge> declared<Hinge>() {
 template <>
 Fields<MeasuredStep> declared<MeasuredStep>() {
   using M = MeasuredStep;
-  return {"MeasuredStep", "What was measured, beside what is expected.", "tune/expectation.h", {
+  return {"MeasuredStep", "Measured step, beside the expected one.", "tune/expectation.h", {
       {"step_ms", &M::step_ms, "ms", "the step"},
       {"tokens_per_s_rank", &M::tokens_per_s_rank, "1/s", "tokens of one rank a second"},
       {"as_expected", &M::as_expected, "", "in the interval; without one within 1 %"}}};
@@ -551,7 +552,7 @@ Fields<MeasuredStep> declared<MeasuredStep>() {
 template <>
 Fields<PossibleReason> declared<PossibleReason>() {
   using R = PossibleReason;
-  return {"PossibleReason", "What alone would make the step as long as it was measured.", "tune/expectation.h", {
+  return {"PossibleReason", "Reason that alone would make the step as long as measured.", "tune/expectation.h", {
       {"what", [](const R& r) { return kReasonWords[r.what].name; }, "", "`computation`, `links`, `host` or `outside`"},
       {"unit", [](const R& r) { return kReasonWords[r.what].unit; }, "", "of the amount: `part` of its speed, or `ms`"},
       spread(&R::amount),

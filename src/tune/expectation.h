@@ -102,7 +102,7 @@ std::vector<std::string> framework_settings(const std::string& framework, const 
 /// bandwidth of its largest message. Throws ConfigError.
 std::string between_nodes(const std::string& rate_or_file);
 
-/// What alone brings the steps of all `cells`, trainings on one cluster, nearest to what was measured, the best first.
+/// Reasons that alone bring the steps of all `cells`, trainings on one cluster, nearest to those measured, best first.
 std::vector<SharedReason> shared_reasons(const std::vector<Cell>& cells, const std::vector<MeasuredRate>& measured);
 std::string shared_text(const std::vector<SharedReason>& reasons, const std::vector<std::string>& names);
 

@@ -14,7 +14,7 @@
 namespace fsdpbench::app {
 
 /// [Note: how far an answer from a finished run can be trusted]
-/// What a changed run will measure, over what this one did, differs from what replays of this run's op times say for
+/// The ratio of a changed run's measurement to this run's differs from what replays of this run's op times say for
 /// three reasons, which are independent of each other:
 /// - the replay does not even hit the run itself. What it misses is in no op's time, and the changed run may have more
 ///   of it or nothing;

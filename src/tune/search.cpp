@@ -165,7 +165,7 @@ class Search {
 
   void start() {
     Tried tried = evaluate(space_.start(), machine_, options_.budget);
-    // What is in force may live from an allocator that returns its cache; that costs time, so nothing of the sort is
+    // The setting in force may need an allocator that returns its cache; that costs time, so nothing of the sort is
     // proposed.
     if (const MemoryBudget& budget = options_.budget; !tried.fits && budget.need_of) {
       const schedule::Training training = machine_.training(space_.start());
@@ -214,7 +214,7 @@ class Search {
     std::ranges::stable_sort(structures_, {}, &Structure::bound);
   }
 
-  /// What leads others, and how many structures it leads.
+  /// A point that leads other structures, and how many it leads.
   struct Leader {
     Point point;
     double led = 1;
@@ -411,7 +411,7 @@ class Search {
     if (best != kNever) result_.best = leanest_of_equals();
   }
 
-  /// Of policies as good as the best: the one with the least memory, then the fewest changes.
+  /// The one with the least memory among policies as good as the best, then the one with the fewest changes.
   std::size_t leanest_of_equals() const {
     if (options_.objective == Objective::memory) return *best_;
     const auto cost = [&](std::size_t i) {

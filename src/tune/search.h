@@ -84,7 +84,7 @@ double optimality_gap(Objective objective, const SearchResult& result);
 /// cannot be the best go, and from the others three orders are tried each: as in force, with everything prefetched,
 /// with as little memory as possible. From the best of them one axis after another is turned until none gains. What
 /// then may still be better is tried order by order, the smallest bound first, until nothing is left or `evaluations`
-/// are spent. Of what is within 0.1 % of the best found, the answer is what needs the least memory.
+/// are spent. The answer is the policy with the least memory among those within 0.1 % of the best found.
 SearchResult search(const Space& space, const clock::Machine& machine, const SearchOptions& options,
                     const std::function<void(const SearchProgress&)>& progress = {});
 

@@ -143,7 +143,7 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
     return listed(start.train.accumulate * start.train.batch_per_rank > 1 ? std::move(values)
                                                                           : std::vector<std::string>());
   };
-  // What it costs is known where a PCIe is, and who has no memory to spare will have asked for it.
+  // The cost of offloading is known where a PCIe rate is, and who has no memory to spare will have asked for it.
   const bool knows_pcie = start.emulate.pcie_gb_per_s || start.fsdp.cpu_offload != config::CpuOffload::none;
   const auto offloads = knows_pcie ? std::vector<std::string>{"none", "optimizer", "all"} : std::vector<std::string>{};
   const config::Fsdp& fsdp = start.fsdp;
@@ -271,7 +271,7 @@ std::string text_of(const std::vector<std::string>& keys, const RunConfig& confi
   return text;
 }
 
-/// What of `keys` is other than in force.
+/// Adds those of `keys` that differ from the settings in force.
 void say_changes(std::vector<std::string> keys, const RunConfig& turned, const RunConfig& in_force, Choice& choice) {
   std::erase_if(keys, [&](const std::string& key) {
     const config::Field* field = config::find_field(key);

@@ -91,7 +91,7 @@ struct SpaceOptions {
   std::function<bool(const config::RunConfig&)> offers = {};
 };
 
-/// By the first key of each turned axis: what is set there, Choice::text.
+/// Choice::text of each turned axis, by its first key.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 /// "fsdp.wrap=blocks:2 fsdp.backward_prefetch=2"; "as it is" where nothing is turned.
 std::string settings_text(const Settings& settings);

@@ -41,7 +41,7 @@ Fields<A> fields_as(When mfu) {
     const When when = figure.unit == std::string_view("%") ? mfu : if_any;
     rows.emplace_back(figure.name, as<Form>(figure.of), figure.unit, figure.meaning, when);
   }
-  return {"StepAnswer", "What the clock answers about a step.", "tune/step_answer.h", {rows}};
+  return {"StepAnswer", "Answer of the computed clock about a step.", "tune/step_answer.h", {rows}};
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ const Fields<StepAnswer>& bounded_fields() {
 template <>
 Fields<Estimate> declared<Estimate>() {
   using E = Estimate;
-  // What is without end has no number in JSON.
+  // JSON has no number for an end at infinity, so such an end is left out.
   const auto end = [](double clock::Bounds::*which) {
     return [=](const E& e) {
       return e.bounds && std::isfinite(*e.bounds.*which) ? std::optional(*e.bounds.*which) : std::nullopt;

@@ -148,7 +148,7 @@ std::optional<Point> Structures::leader_of(Point point) const {
   return leader;
 }
 
-/// The same for structures that differ only in axes that stand alone, or in nothing that shows in a schedule.
+/// A name that is equal for structures that differ only in axes that stand alone, or in nothing that a schedule shows.
 std::string Structures::name_of(const Point& point, const config::RunConfig& config) const {
   using Mode = config::ReshardAfterForward::Mode;
   std::string name;
@@ -158,7 +158,7 @@ std::string Structures::name_of(const Point& point, const config::RunConfig& con
     if (axis.name == "fsdp.strategy" || axis.name == "fsdp.reshard_after_forward") continue;
     name += fmt::format("{} ", axis.idle && axis.idle(config) ? 0 : point[a]);
   }
-  // What a strategy says of forward is a reshard_after_forward, too, and what that says is in force.
+  // A strategy implies a reshard_after_forward, too, but the key itself wins.
   const config::Fsdp& fsdp = config.fsdp;
   const bool asks_strategy = fsdp.keep_unreduced && config.train.accumulate > 1;
   const bool automatic = fsdp.reshard_after_forward.mode == Mode::automatic;

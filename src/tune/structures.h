@@ -14,7 +14,7 @@ namespace fsdpbench::tune {
 ///
 /// [Note: structures as data]
 /// Rules of config/validate.h relate some axes (Axis::alone says which are not among them). What these may be together
-/// is found by asking of each combination once; with every axis that stands alone it multiplies. Of an axis that does
+/// is found by asking of each combination once; with every axis that stands alone it multiplies. For an axis that does
 /// nothing beside the others (Axis::idle), and of two spellings of one strategy, the first in order stands for all: it
 /// leads them. That is a matter of counting and of time only: what leads has the schedule of what it leads.
 class Structures {

@@ -100,7 +100,7 @@ std::string sensitivity(const Tuning& t) {
   return text;
 }
 
-/// What the answer makes of the numbers that a training gives, which is said first; empty if nothing.
+/// How the answer changes the numbers that a training computes, which is said first; empty if it does not.
 std::string numerics(const Tuning& t) {
   const auto best = t.space.config_at(t.best().point);
   if (t.answer.keep || !best) return "";
@@ -278,7 +278,7 @@ Fields<VerifiedPolicy> declared<VerifiedPolicy>() {
 template <>
 Fields<Verification> declared<Verification>() {
   using V = Verification;
-  return {"Verification", "What the best policies took on this machine.", "tune/tune_report.h", {
+  return {"Verification", "Measurements of the best policies on this machine.", "tune/tune_report.h", {
       {"in_force", &V::in_force, "", "the configuration in force"},
       {"control", &V::control, "", "the same once more"},
       {"proposals", &V::proposals, "", "by prediction, the best first"},
@@ -354,7 +354,7 @@ Fields<Tuning> declared<Tuning>() {
       {"objective", [](const T& t) { return to_string(t.options.objective); }, "", "`step`, `memory` or `tokens_per_s`"},
       {"seed", via(result, &R::seed), "", "of the order in which policies were tried"},
       {"least_gain", &T::least_gain, "", "gains below do not count"},
-      {"budget", {"Budget", "What a rank may take.", "tune/bound.h", {
+      {"budget", {"Budget", "Memory that a rank may take.", "tune/bound.h", {
           {"bytes", [](const T& t) { const auto n = t.options.budget.bytes; return n == 0 ? std::nullopt : std::optional(n); }, "B", "null: no limit", or_null},
           {"kind", [](const T& t) { return to_string(t.options.budget.kind); }, "", "`live`, `reserved` or `process`"},
           {"error", via(budget, &B::error), "", "of what the allocator is predicted to hold, as a part of it"},
@@ -368,7 +368,7 @@ Fields<Tuning> declared<Tuning>() {
       {"gain_low", via(answer, &A::gain_low), "", "95 of 100 such predictions hold; null: not in doubt, or nobody knows", or_null},
       {"gain_high", via(answer, &A::gain_high), "", "likewise", or_null},
       {"optimality_gap", [](const T& t) { return optimality_gap(t.options.objective, t.result); }, "", "how much better the optimum may be"},
-      {"policies", {"Policies", "How many there are.", "tune/search.h", {
+      {"policies", {"Policies", "Number of policies.", "tune/search.h", {
           {"walked", via(result, &R::evaluated), "", "simulated"},
           {"same", via(result, &R::same), "", "with the schedule of another"},
           {"contradictory", via(result, &R::contradictory), "", "that no engine can do"},

@@ -94,7 +94,7 @@ void check(const config::RunConfig& was, const std::vector<DifferingKey>& keys, 
   }
 }
 
-/// What each rank's computation and link were slowed down by.
+/// Factors by which each rank's computation and link were slowed down.
 std::pair<std::vector<double>, std::vector<double>> slow_ranks(const config::RunConfig& config) {
   config::Inject slow;
   slow.slow_rank = config.inject.slow_rank;
@@ -198,7 +198,7 @@ std::string link_line(const clock::MeasuredTimes::Link& link) {
                      rate > 0 ? fmt::format("{:.3f} GB/s", rate) : std::string("no time for bytes"));
 }
 
-/// What the prediction rests on.
+/// Notes about what the prediction rests on.
 std::string basis(const WhatIf& answer) {
   const auto count = [&](clock::TimeOrigin origin) { return answer.origins[origin]; };
   std::string text =

@@ -54,7 +54,7 @@ class Machine {
   double drift_ = 0;
 };
 
-/// What a thousand comparisons and more came to.
+/// Answers of a thousand comparisons and more.
 struct Answers {
   int of = 0, faster = 0, slower = 0, none = 0, inconclusive = 0;
   int missed = 0;     ///< intervals without the true ratio

@@ -138,7 +138,7 @@ TEST(RunMetrics, APhaseBeginsWithItsFirstComputation) {
               ElementsAre(std::tuple(schedule::Phase::forward, 50, 20), std::tuple(schedule::Phase::backward, 50, 40)));
 }
 
-/// Of seven steps one took a tenth of the time of the others, and one ten times as long.
+/// One of seven steps took a tenth of the time of the others, and one ten times as long.
 TEST(RunMetrics, TokensASecondAreThoseOfTheMedianStep) {
   HandRun run;
   std::int64_t at = 0;

@@ -15,7 +15,7 @@ using Figures = std::vector<std::pair<double, double>>;
 TEST(KendallTau, CountsPairsInTheSameOrderAndInAnother) {
   EXPECT_EQ(kendall_tau(Figures{{1, 10}, {2, 20}, {3, 30}}), 1);
   EXPECT_EQ(kendall_tau(Figures{{1, 30}, {2, 20}, {3, 10}}), -1);
-  // Of six pairs five agree.
+  // Five of six pairs agree.
   EXPECT_DOUBLE_EQ(*kendall_tau(Figures{{1, 10}, {2, 30}, {3, 20}, {4, 40}}), 4.0 / 6);
 }
 
@@ -31,7 +31,7 @@ TEST(KendallTau, IsAbsentWhereNothingIsOrdered) {
   EXPECT_FALSE(kendall_tau(Figures{{1, 10}, {1, 20}}));
 }
 
-/// Of 17 values five of which are the least, resampled medians are that with a chance of 3.6 %: within the 95 %
+/// Resampled medians of 17 values, five of which are the least, are that with a chance of 3.6 %: within the 95 %
 /// interval, and outside one of 90 %.
 TEST(Summarize, TheIntervalIsOneOfNinetyFivePercent) {
   std::vector<double> values(17, 2.0);
@@ -46,7 +46,7 @@ TEST(Summarize, TheIntervalIsOneOfNinetyFivePercent) {
   EXPECT_EQ(summarize(rarer).ci_low, 2);
 }
 
-/// Of eight values three of which are twice as large, all three are in the first half with a chance of 7.1 %: then it
+/// All three of eight values that are twice as large are in the first half with a chance of 7.1 %: then it
 /// differs by 100 %, and else by no more than 50 %.
 TEST(AaNoise, IsTheNinetyFifthPercentileOfHowHalvesDiffer) {
   EXPECT_DOUBLE_EQ(*aa_noise({1, 1, 1, 1, 1, 2, 2, 2}), 1);
@@ -55,7 +55,7 @@ TEST(AaNoise, IsTheNinetyFifthPercentileOfHowHalvesDiffer) {
 
 TEST(AaNoise, TooFewValuesSayNothing) { EXPECT_FALSE(aa_noise({1, 2, 3})); }
 
-/// Of four values the first half has both larger ones with a chance of a sixth.
+/// The first half of four values has both larger ones with a chance of a sixth.
 TEST(AaNoise, OfFourValuesIsThatOfTheirPairs) { EXPECT_DOUBLE_EQ(*aa_noise({1, 2, 2, 1}), 1); }
 
 /// All orders must come about: of five values the halves are two and three, and each of them may be the first.

@@ -134,7 +134,7 @@ TEST(TypicalStep, ASlowLinkWithinOneGroupIsTold) {
   }
 }
 
-/// Of many ranks a simulation records some.
+/// Simulation of many ranks, of which it records some.
 struct ManyRanks {
   explicit ManyRanks(const std::function<void(config::RunConfig&)>& change) : config(CauseCases(8).healthy()) {
     config.mesh.ranks = engine::kMostRecordedRanks + 2;

@@ -29,7 +29,7 @@ CommandLine parse(std::vector<const char*> arguments) {
   return parse_command_line(static_cast<int>(arguments.size()), arguments.data());
 }
 
-/// What an option, by one of its names, was given, as text: words with spaces between; a flag "1" or "0".
+/// Value of an option, by one of its names, as text: words with spaces between; a flag "1" or "0".
 struct ValueText {
   std::string operator()(const bool* flag) const { return *flag ? "1" : "0"; }
   std::string operator()(const std::vector<std::string>* words) const {
@@ -54,7 +54,7 @@ std::string value(const CommandLine& line, const std::string& name) {
   return "no such option";
 }
 
-/// What the command prints, which must be one that only prints.
+/// Output of a command, which must be one that only prints.
 std::string text(std::vector<const char*> arguments) {
   testing::internal::CaptureStdout();
   try {

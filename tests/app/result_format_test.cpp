@@ -197,7 +197,7 @@ std::string page() {
   return text;
 }
 
-/// What the Python package reads: the kinds of files, and a line for each field.
+/// Text that the Python package reads: the kinds of files, and a line for each field.
 std::string records() {
   using Json = nlohmann::ordered_json;
   Json files;

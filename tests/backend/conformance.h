@@ -1,6 +1,6 @@
 #pragma once
 
-// What every backend must do, written once. A backend's test file includes this header and instantiates the suites
+// Duties of every backend, written once. A backend's test file includes this header and instantiates the suites
 // with a function that makes the backend:
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(&make_backend_under_test));
@@ -129,7 +129,7 @@ TEST_P(DeviceConformance, HostWaitBlocksUntilTheEventIsComplete) {
   });
 }
 
-/// Of two ops on `lane`, the second after the first; returns the first one's.
+/// Issues two ops on `lane`, the second after the first; returns the first one's stamp.
 inline Stamp stamps_cover_delays(Device& device, Lane lane) {
   Stamp first, second;
   delay(device, lane, 2 * kMillisecond, &first);
@@ -227,7 +227,7 @@ TEST_P(CollectiveConformance, Bf16) {
   run(make, ranks, [count = count](RankContext& rank) { check_collectives<std::uint16_t>(rank, count); });
 }
 
-/// What a backend can promise that sums in rank order and sees the calls of all ranks.
+/// Promises of a backend that sums in rank order and sees the calls of all ranks.
 class StrictCommunicatorConformance : public BackendConformance<MakeBackend> {};
 
 TEST_P(StrictCommunicatorConformance, AnElementGetsTheSameBitsWhateverCarriesIt) {

@@ -1,4 +1,4 @@
-// What the CPU backend says and refuses between processes.
+// Messages and refusals of the CPU backend between processes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What processes of one host share: ranges of memory, the table where they meet, and, in processes of their own, whole
+// Memory that processes of one host share: ranges, the table where they meet, and, in processes of their own, whole
 // collectives, without it where it cannot be, and with a peer that dies.
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What every backend must do when a rank fails; instantiated as the suites of backend/conformance.h.
+// Duties of every backend when a rank fails; instantiated as the suites of backend/conformance.h.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -86,7 +86,7 @@ inline LinkTimes hybrid_rounds(RankContext& rank) {
   return {begin, now_ns()};
 }
 
-/// What one rank's two transfers were.
+/// Stamps of one rank's two transfers.
 struct StrangerStamps {
   Stamp others;  ///< of ranks 1 and 2, begun first
   Stamp ours;    ///< of ranks 0 and 1

@@ -1,6 +1,6 @@
 #pragma once
 
-// What every backend that has pinned host memory must do with it, and with the lanes that only offloading uses. A
+// Duties of every backend that has pinned host memory, and of the lanes that only offloading uses. A
 // backend's test file instantiates the suite as those of conformance.h; its host_compute lane must copy and delay.
 
 #include <gmock/gmock.h>
@@ -185,7 +185,7 @@ TEST_P(OffloadConformance, AnErrorOnTheHostNamesTheOpAndEndsAllRanks) {
               testing::HasSubstr("rank 1, lane host_compute, op update: on purpose"));
 }
 
-// What a task refers to may go when a call has thrown: it is over, or never begins.
+// Memory that a task refers to may go when a call has thrown: the task is over, or never begins.
 TEST_P(OffloadConformance, WhenACallThrowsNoTaskOfTheRankRuns) {
   std::atomic<int> alive{1};
   std::atomic<int> late{0};

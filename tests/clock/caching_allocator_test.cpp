@@ -166,7 +166,7 @@ TEST(CachingAllocator, ASegmentThatIsSplitDoesNotGoBack) {
   EXPECT_EQ(a.statistics().failures, 1);
 }
 
-/// The same rules without numbers of blocks, lists or addresses: segments are rows of pieces, which are looked through.
+/// The allocator's rules without numbers of blocks, lists or addresses: segments are rows of pieces, searched in order.
 class RowsOfPieces {
  public:
   RowsOfPieces(std::int64_t capacity, bool expandable) : capacity_(capacity), expandable_(expandable) {}
@@ -471,7 +471,7 @@ TEST(AllocatorWalk, AnOpWithoutWorkIsOverWhenItsLaneComesPastIt) {
   EXPECT_EQ(allocator_walk(three.schedules, records, 0).peak_reserved, 60 * kMebi);
 }
 
-/// What frameworks hold beside a schedule's buffers: libraries and buckets always, and what passes between two phases.
+/// Memory of frameworks beside a schedule's buffers: libraries and buckets always, and what passes between two phases.
 TEST(AllocatorWalk, FrameworksHoldWorkspacesAndTensorsThatPass) {
   schedule::Schedules schedules;
   schedule::Schedule& step = schedules.steps.emplace_back();

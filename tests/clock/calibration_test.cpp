@@ -48,7 +48,7 @@ struct Measured {
 
 int beyond(const CalibratedTimes& times) { return times.uncertainty.reach[Reach::extrapolated]; }
 
-/// Of the step of `run`, predicted by `calibration`.
+/// Time of the step of `run`, predicted by `calibration`.
 Bounds interval(const config::Calibration& calibration, const Measured& run) {
   const CalibratedTimes predicted = calibrated_times(calibration, run.made);
   std::vector<double> steps;
@@ -113,7 +113,7 @@ TEST(Calibration, IsSureOfWhatItKnowsExactly) {
   EXPECT_NEAR(sure.low, run.step_ns(run.times), 1e-4 * run.step_ns(run.times));
 }
 
-/// What walks by it do not get right although their ops are.
+/// Walks that miss a step although their ops are right make the interval wider.
 TEST(Calibration, IsNoSurerThanOfItsOwnSteps) {
   const Measured run(testing::decoder_config(4, 4));
   config::Calibration calibration = calibrated(run, 0);
@@ -146,8 +146,10 @@ TEST(Uncertainty, IndependentErrorsOfAnIntervalAddInSquares) {
   const Bounds bounds = interval_around(100, 50, {47, 53, 50}, 4);
   EXPECT_DOUBLE_EQ(bounds.low, 95);
   EXPECT_DOUBLE_EQ(bounds.high, 105);
-  EXPECT_DOUBLE_EQ(interval_around(1, 50, {40, 60}, 0).low, 0);  // no step is shorter
-  // Of 39 values the 95 % interval of the next one is the first to the last; of fewer it reaches beyond them.
+  EXPECT_DOUBLE_EQ(
+      interval_around(1, 50, {40, 60}, 0).low,
+      0);  // no step is shorter
+           // The 95 % interval of the next of 39 values is the first to the last; of fewer it reaches beyond them.
   std::vector<double> values;
   for (int i = 1; i <= 39; ++i) values.push_back(i);
   EXPECT_DOUBLE_EQ(quantile_of_next(values, 39, 1 / 40.0), 1);

@@ -230,7 +230,7 @@ TEST(CollectiveCost, AlgorithmCanBeToldAndElseIsNcclsChoice) {
   EXPECT_EQ(chosen(Collective::all_reduce, kGiB, over_nodes(2), kAuto), Algorithm::nvls_tree);
   EXPECT_EQ(chosen(Collective::all_reduce, kGiB, over_nodes(4), Algorithm::ring), Algorithm::ring);
   EXPECT_EQ(chosen(Collective::all_gather, kGiB, over_nodes(4), Algorithm::hierarchical), Algorithm::hierarchical);
-  // What cannot run there is chosen as if nothing had been told.
+  // An algorithm that cannot run there is chosen as if nothing had been told.
   EXPECT_EQ(chosen(Collective::all_gather, kGiB, kNode, Algorithm::tree), Algorithm::ring);
   EXPECT_EQ(collective_cost(load_cluster("dgx-a100"), Collective::all_reduce, kGiB, kNode, Algorithm::nvls).algorithm,
             Algorithm::ring);

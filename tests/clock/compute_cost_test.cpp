@@ -100,7 +100,7 @@ TEST(ComputeCost, NarrowHeadsCostEachKernelWhatItsPaperShows) {
   EXPECT_NEAR(of_128(Attention::flash2, 256), 1, 1e-6);
 }
 
-/// What a framework's own kernels achieve of a copy's rate is of updates, copies and passes that are not joined.
+/// The rate that a framework's own kernels achieve is of updates, copies and passes that are not joined.
 TEST(ComputeCost, KernelsThatAreNotJoinedMayBeSlower) {
   GpuRates gpu = h100();
   const plan::ModuleWork block = plan::module_work(config::RunConfig{}.model, 8, 4096)[1];
@@ -215,7 +215,7 @@ TEST(ComputeCost, RecipesOfFp8MoveTheirBytes) {
 TEST(ComputeCost, CollectivesSlowWhatRunsBesideThem) {
   const Step step;
   const ComputeCost cost(h100(), kBest, DType::bf16);
-  const auto slowdown = [&](const Beside& beside) {
+  const auto slowdown = [&](const GpuLoad& beside) {
     return slowdown_beside_collective(step.c.schedules.steady(), step.work, cost, beside);
   };
   const std::vector<double> none = slowdown({}), sms = slowdown({24, 0}), more = slowdown({32, 7e11});
@@ -230,7 +230,7 @@ TEST(ComputeCost, CollectivesSlowWhatRunsBesideThem) {
     EXPECT_EQ(more[i] == 1, !op.has_work() || op.is_collective() || op.kind == schedule::OpKind::clip) << i;
   }
   // 132 blocks beside a collective of 24: a second wave (measured 1.7; NVIDIA developer forum 337991).
-  const auto blocks = [&](const Beside& beside) {
+  const auto blocks = [&](const GpuLoad& beside) {
     return cost.product_seconds({256 * 11, 128 * 12, 8192}, false, beside);
   };
   EXPECT_GT(blocks({24, 0}), 1.5 * blocks({}));
@@ -244,7 +244,7 @@ GpuRates simple(int sms, double memory_bytes_per_s = 1e24) { return {1e15, 2e15,
 
 TEST(ComputeCost, EachTileIsTheBestForItsShape) {
   const ComputeCost one(simple(1), kBest, DType::bf16), two(simple(2), kBest, DType::bf16);
-  const auto took = [](const ComputeCost& cost, std::int64_t m, std::int64_t n, const Beside& beside = {}) {
+  const auto took = [](const ComputeCost& cost, std::int64_t m, std::int64_t n, const GpuLoad& beside = {}) {
     return cost.product_seconds({m, n, 616}, false, beside) - kGap;  // with 384 to fill it, 1000 deep
   };
   EXPECT_NEAR(took(one, 256, 128), 2 * 256 * 128 * 1000 / 1e15, 1e-15);

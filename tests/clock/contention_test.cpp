@@ -20,8 +20,8 @@ using config::CalibrationSlowdown;
 using schedule::OpKind;
 
 /// A decoder whose modules compute for milliseconds, on a link of so many bytes a second.
-struct Beside {
-  explicit Beside(double link_bytes_per_s = 1e6, config::RunConfig config = testing::decoder_config(4, 4))
+struct ContendedRun {
+  explicit ContendedRun(double link_bytes_per_s = 1e6, config::RunConfig config = testing::decoder_config(4, 4))
       : made(testing::make_case(std::move(config))) {
     for (std::size_t m = 1; m < made.sizes.size(); ++m) {
       made.sizes[m].forward_flops = 2e6 + 1e5 * static_cast<double>(m);
@@ -45,7 +45,7 @@ struct Beside {
     forecast_run(made, with, static_cast<std::size_t>(steps), 0, traces);
     return traces;
   }
-  /// Of rank 0's last step.
+  /// Records of rank 0's last step.
   std::vector<trace::Record> records(const OpTimes& with) const {
     const trace::RankTrace trace = walked(with).front();
     return {trace.records.end() - static_cast<std::ptrdiff_t>(steady().ops.size()), trace.records.end()};
@@ -73,8 +73,8 @@ std::int64_t duration(const trace::Record& record) {
   return record.end_ns - std::max(record.begin_ns, record.peers_arrived_ns);
 }
 
-/// What others of one sort were under way on rank 0.
-IntervalSet under_way(const Beside& run, const std::vector<trace::Record>& records, bool collectives) {
+/// Intervals in which ops of one sort were under way on rank 0.
+IntervalSet under_way(const ContendedRun& run, const std::vector<trace::Record>& records, bool collectives) {
   std::vector<Interval> all;
   for (const trace::Record& record : records) {
     const schedule::Op& op = run.steady().ops[static_cast<std::size_t>(record.op)];
@@ -85,7 +85,7 @@ IntervalSet under_way(const Beside& run, const std::vector<trace::Record>& recor
 }
 
 TEST(Contention, ComputationThatIsHiddenTakesExactlySoMuchLonger) {
-  const Beside run(6e6);
+  const ContendedRun run(6e6);
   const OpTimes longer = run.slowed({measured("matrix_product", "all_gather", {always(1.5)}),
                                      measured("matrix_product", "reduce_scatter", {always(1.5)})});
   const std::vector<trace::Record> records = run.records(longer);
@@ -115,7 +115,7 @@ TEST(Contention, ComputationThatIsHiddenTakesExactlySoMuchLonger) {
 }
 
 TEST(Contention, CollectivesBesideProductsTakeLongerAsFarAsTheyAreBesideThem) {
-  const Beside run(1e8);  // transfers are shorter than computation: many are hidden as a whole
+  const ContendedRun run(1e8);  // transfers are shorter than computation: many are hidden as a whole
   const OpTimes longer = run.slowed({measured("all_gather", "matrix_product", {always(1.25)})});
   const std::vector<trace::Record> records = run.records(longer);
   const IntervalSet computations = under_way(run, records, false);
@@ -139,7 +139,7 @@ TEST(Contention, CollectivesBesideProductsTakeLongerAsFarAsTheyAreBesideThem) {
 }
 
 TEST(Contention, NothingIsSlowedThatWasNotMeasuredOrIsAsFastBesideOthers) {
-  const Beside run;
+  const ContendedRun run;
   for (const OpTimes& same : {run.slowed({measured("matrix_product", "all_gather", {always(0.9)})}),
                               run.slowed({measured("reduce_scatter", "matrix_product", {always(1)})})}) {
     for (std::size_t i = 0; i < run.steady().ops.size(); ++i) {
@@ -152,11 +152,11 @@ TEST(Contention, NothingIsSlowedThatWasNotMeasuredOrIsAsFastBesideOthers) {
 
 TEST(Contention, CellsAreChosenByDtypeThenCtasThenShapeAndMessage) {
   config::RunConfig config = testing::decoder_config(4, 4);
-  const Beside any;
+  const ContendedRun any;
   const std::size_t forward = any.op(OpKind::forward, 1), gather = any.op(OpKind::all_gather),
                     reduce = any.op(OpKind::reduce_scatter);
   const auto times = [&](std::vector<CalibrationSlowdown> all, std::vector<std::size_t> beside) {
-    const Beside run(1e6, config);
+    const ContendedRun run(1e6, config);
     return run.slowdown(all)(run.steady(), forward, beside);
   };
   const auto of_gather = [&](std::vector<CalibrationSlowdown::Cell> cells) {
@@ -189,7 +189,7 @@ TEST(Contention, CellsAreChosenByDtypeThenCtasThenShapeAndMessage) {
 }
 
 TEST(Contention, AModuleIsSlowedAsItsProductsAreByTheirFlops) {
-  const Beside run;
+  const ContendedRun run;
   const std::size_t gather = run.op(OpKind::all_gather);
   const auto times = [&](std::size_t op, std::vector<CalibrationSlowdown::Cell> cells) {
     return run.slowdown({measured("matrix_product", "all_gather", std::move(cells))})(run.steady(), op,
@@ -208,7 +208,7 @@ TEST(Contention, AModuleIsSlowedAsItsProductsAreByTheirFlops) {
 }
 
 TEST(Contention, ACalibrationTakesItOutOfWhatWasMeasuredAndASimulationPutsItBack) {
-  const Beside run(2e7);
+  const ContendedRun run(2e7);
   const std::vector<CalibrationSlowdown> matrix{measured("matrix_product", "all_gather", {always(1.5)}),
                                                 measured("matrix_product", "reduce_scatter", {always(1.8)}),
                                                 measured("matrix_product", "both", {always(2)}),

@@ -104,7 +104,7 @@ TEST(HostIssue, ZeRO3sSecondStepGrowsWithTheSquareOfTheLayers) {
   EXPECT_LT(twelve, 5 * six);
 }
 
-/// What the GPU takes longer for hides the host, and the host is ahead.
+/// A GPU that takes longer than the host hides it, and the host is ahead.
 TEST(HostIssue, LargeStepsAreTheGpus) {
   const Overrides large{"model.width=8192", "model.ffn_width=32768", "model.heads=64", "model.kv_heads=64",
                         "train.seq_len=4096"};

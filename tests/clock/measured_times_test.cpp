@@ -1,4 +1,4 @@
-// What a replay recorded is measured back, alone on its link and without waiting; and the host with it.
+// Times that a replay recorded are measured back, alone on their link and without waiting; and the host with them.
 #include "clock/measured_times.h"
 
 #include <gtest/gtest.h>

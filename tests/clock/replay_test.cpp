@@ -38,7 +38,7 @@ struct HandSchedule {
     added.work = schedule::Collective{.group = group, .count = 1};
     return added;
   }
-  /// Of one step, by rank.
+  /// Ends of one step, by rank.
   std::vector<double> ends(const plan::Groups& groups) const {
     const auto replay = make_replay(schedules, groups, times);
     replay->step({});

@@ -95,7 +95,7 @@ TEST_F(Aliases, WordsThatMeanNoneOrManyAreAnsweredWithTheRightOne) {
   EXPECT_THAT(error("train.optimizer", "Adam"), HasSubstr("\"adamw\" with train.weight_decay = 0"));
 }
 
-/// What the tables say can be taken, and what they answer is not taken anyway.
+/// Values that the tables offer can be taken, and words that they answer are not taken anyway.
 TEST_F(Aliases, EveryAnswerIsToAValueThatIsNotValid) {
   for (const char* word : {"fsdp", "fsdp1", "zero1", "hpz", "mics"})
     EXPECT_THAT(error("fsdp.strategy", word), testing::Not(EndsWith("\"hybrid_shard_grad_op\"."))) << word;

@@ -96,7 +96,7 @@ TEST_F(ClusterFile, AchievedRatesAreWithinPeaks) {
       "[inter]\nkind = 'roce'\nnics_per_node = 1\nnic_gb_per_s = 1\nnic_achieved_gb_per_s = 2\n"
       "hop_latency_us = 1\n";
   EXPECT_THAT(error(cluster_text("", "", slow)), HasSubstr("expected at most inter.nic_gb_per_s = 1."));
-  // What a switch reduces was never on the wire.
+  // Bytes that a switch reduces were never on the wire.
   EXPECT_NO_THROW(load_cluster(
       folder_.write("n.toml", cluster_text("all_reduce_gb_per_s", "all_reduce_gb_per_s = 38\nnvls_gb_per_s = 60"))));
 }

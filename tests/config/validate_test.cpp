@@ -174,7 +174,7 @@ TEST(Validate, TokensThatCannotBeSplit) {
             }),
             "mesh.sequence_parallel splits the tokens of a microbatch, and mesh.tensor = 2 does not divide "
             "train.batch_per_rank * train.seq_len = 3 * 5.");
-  // What counts is the batch that follows from the global one.
+  // The batch that follows from the global one counts.
   EXPECT_THAT(check([](RunConfig& c) {
                 c.mesh.tensor = 2, c.mesh.sequence_parallel = true, c.train.seq_len = 5, c.train.batch_per_rank = 1;
                 c.train.batch_global = 4;

@@ -320,7 +320,7 @@ TEST(Export, NoChangedKeyIsDroppedSilently) {
   }
 }
 
-/// What the files say in the system's own words: no comment, no docstring.
+/// The file in the system's own words: no comment, no docstring.
 std::string without_notes(const ExportFile& file) {
   std::istringstream in(file.text);
   std::string text;

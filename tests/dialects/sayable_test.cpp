@@ -79,7 +79,7 @@ config::RunConfig with_preset(const std::string& preset) {
   return config;
 }
 
-/// What a tuner would try, key by key.
+/// Values that a tuner would try, key by key.
 const std::vector<std::pair<std::string, std::vector<std::string>>>& tries() {
   static const std::vector<std::pair<std::string, std::vector<std::string>>> kTries{
       {"fsdp.preset",

@@ -103,7 +103,7 @@ TEST(CheckpointFolder, TheDiskHasTheNewStepBeforeTheOldOneGoes) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000002"));
 }
 
-/// What was saved last is the newest, however many steps an earlier training in this folder had done.
+/// The step saved last is the newest, however many steps an earlier training in this folder had done.
 TEST(CheckpointFolder, AnEarlierTrainingWithMoreStepsIsOlder) {
   const TemporaryFolder folder;
   RunConfig c = saved_after(6, folder);
@@ -212,7 +212,7 @@ TEST(CheckpointFolder, TheFolderTheManifestAndTheShardsSayTheSameSteps) {
               HasSubstr("shard-00000-of-00002.safetensors: was saved after 3 steps, and the manifest says 7"));
 }
 
-/// What `run` asks before it saves.
+/// Question that `run` asks before it saves.
 TEST(CheckpointFolder, IsOfOneTraining) {
   const TemporaryFolder ours, theirs;
   (void)testing::run_tiny(saved_after(2, ours));

@@ -78,7 +78,7 @@ TEST(ExpertParallel, AnExplicitPrefetchGathersBothGroupsOfTheNextBlock) {
                           "expert_combine blocks.0", "forward blocks.0/2", "forward blocks.1/0"));
 }
 
-/// What needs no rows is issued behind an exchange, whose end the next part waits for.
+/// Work that needs no rows is issued behind an exchange, whose end the next part waits for.
 TEST(ExpertParallel, ASharedExpertIsComputedBesideTheExchanges) {
   const auto overlapping = [](config::ExpertOverlap overlap) {
     return mixture([&](RunConfig& c) {

@@ -17,7 +17,7 @@ using config::Value;
 
 using Settings = std::vector<std::pair<std::string, Value>>;
 
-/// What else must be set so that the key matters, and a value that it does not have then.
+/// Settings with which the key matters, and a value that it does not have then.
 struct Change {
   Settings given;
   Value to;

@@ -146,7 +146,7 @@ TEST(Offload, DelayedAndPoisoned) {
   }
 }
 
-// What the schedule says that the device is spared is what its pool shows.
+// The device's pool shows the bytes that the schedule says it is spared.
 TEST(Offload, TheDevicesPeakFallsByThePredictedBytes) {
   for (Layout layout : {Layout::per_param, Layout::flat}) {
     RunConfig c = testing::tiny_decoder();

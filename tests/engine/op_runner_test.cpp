@@ -1,4 +1,4 @@
-// What ops do to their operands, one op at a time.
+// Effects of ops on their operands, one op at a time.
 #include "engine/op_runner.h"
 
 #include <gtest/gtest.h>

@@ -36,7 +36,7 @@ std::string file_of(std::string header, std::size_t data_bytes) {
   return text + header + std::string(data_bytes, '\1');
 }
 
-/// What a manifest would say of it.
+/// Digest as a manifest would have it.
 FileDigest digest_of(std::string_view text) {
   FileDigest digest{static_cast<std::int64_t>(text.size()), {}};
   for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(text.size(), FileDigest::kBlockBytes))) {

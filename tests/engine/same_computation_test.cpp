@@ -277,7 +277,7 @@ TEST(SameComputation, AnyNumberOfRanksAgreesWithOneOnTheGlobalBatch) {
   }
 }
 
-/// Of a training on `mesh` from one on one rank with the same global batch, by losses and parameters.
+/// Compares a training on `mesh` with one on one rank with the same global batch, by losses and parameters.
 void expect_agreement_with_one_rank(RunConfig many, Mesh mesh) {
   constexpr double kTolerance = 1e-5;
   many.mesh = mesh;

@@ -11,7 +11,7 @@
 namespace fsdpbench::engine {
 namespace {
 
-/// What a rank's pool needs; absent if that is refused as too much.
+/// Bytes of a rank's pool; absent if they are refused as too many.
 std::optional<std::int64_t> pool_bytes(const config::RunConfig& config) {
   try {
     return set_up(testing::settled(config)).pool_bytes;

@@ -59,7 +59,7 @@ TEST(Simulate, NeedsTheMemoryOfARunToTheByteOnAnyPolicy) {
   }
 }
 
-/// What is emulated takes at least what is modelled, whatever else the machine does.
+/// Emulated work takes at least as long as modelled, whatever else the machine does.
 TEST(Simulate, ARealRunIsNeverFaster) {
   const RunConfig base = [] {
     RunConfig c = emulated(testing::tiny_decoder(), 1e-4, 0.01);

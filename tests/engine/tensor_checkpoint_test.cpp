@@ -107,7 +107,7 @@ TEST(TensorCheckpoint, AnyShardingGoesOnToTheSameBits) {
   }
 }
 
-/// What a mesh loads is what was saved, to the bit: a step that changes nothing brings it home.
+/// A mesh loads what was saved, to the bit: a step that changes nothing brings it home.
 TEST(TensorCheckpoint, EachRankFindsItsPart) {
   for (const Mesh& from : {Mesh{2, 2}, Mesh{8, 2, 1, 4}}) {
     const TemporaryFolder folder;

@@ -12,7 +12,7 @@
 
 namespace fsdpbench::foreign::corpus {
 
-/// What is done to a file after it was written.
+/// Damage done to a file after it was written.
 struct Faults {
   bool shuffled = false;           ///< events in no order
   double cut_off = 0;              ///< this share of the text is missing at the end

@@ -37,7 +37,7 @@ struct Engine {
   Framework framework;
 };
 
-/// What is turned, in a preset's run.
+/// Setting that is turned in a preset's run.
 struct Turn {
   std::string name;
   std::function<void(RunConfig&)> turn;
@@ -202,7 +202,7 @@ void causes(Cases& cases) {
   }
 }
 
-/// What collectives take of the device beside them, planted as a number.
+/// Slowdown of the device by collectives, planted as a number.
 void contention(Cases& cases) {
   for (const Engine& engine : {kFsdp2, kFsdp1}) {
     for (const int percent : {15, 30, 60}) {
@@ -212,7 +212,7 @@ void contention(Cases& cases) {
   }
 }
 
-/// The same runs in the words of other versions, machines and settings of the profiler, and damaged files.
+/// Runs in the words of other versions, machines and settings of the profiler, and damaged files.
 void dialects(Cases& cases) {
   for (const Engine& engine : {kFsdp2, kFsdp1}) {
     const auto named = [&](std::string_view what) { return fmt::format("{} {}", engine.preset, what); };
@@ -250,7 +250,7 @@ void experts(Cases& cases) {
       c.mesh.expert = expert;
     };
   };
-  // The same as modules of their own, with lists that name a block and its experts.
+  // As above as modules of their own, with lists that name a block and its experts.
   const auto modules = [&](int expert) {
     return [expert, mixture](RunConfig& c) {
       mixture(expert)(c);

@@ -27,7 +27,7 @@ Communication communication(schedule::OpKind kind) {
 
 class Corpus : public ::testing::TestWithParam<corpus::CaseSpec> {};
 
-/// Of damaged and shuffled files there are more.
+/// Whether it keeps to the rules of traces, as damaged and shuffled files do not.
 bool keeps_to_rules(const corpus::CaseSpec& spec) {
   return !spec.faults.shuffled && spec.faults.cut_off == 0 && !spec.dialect.sync_rows && spec.config.mesh.ranks <= 4;
 }

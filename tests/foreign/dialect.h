@@ -44,7 +44,7 @@ struct Kernel {
   std::string backward;  ///< node of autograd around it: "MmBackward0"; "" in forward
 };
 
-/// What a schedule's op launches, in order. `work`: of its module, if it computes one; `bf16`: of computation.
+/// Kernels of a schedule's op, in order. `work`: of its module, if it computes one; `bf16`: of computation.
 std::vector<Kernel> kernels_of(const Dialect& dialect, const schedule::Op& op, const plan::ModuleWork* work, bool bf16);
 
 /// A collective's kernel, by what it is: "ncclDevKernel_AllGather_RING_LL(…)".

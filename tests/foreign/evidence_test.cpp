@@ -1,4 +1,4 @@
-// What a job is follows from evidence: ranges before the likeness of orders, words before kinds of collectives.
+// A job is recognised by evidence: ranges before the likeness of orders, words before kinds of collectives.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

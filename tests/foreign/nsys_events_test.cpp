@@ -1,4 +1,4 @@
-// What `nsys export --type sqlite` writes, made here table by table, is read as a trace of torch.profiler is.
+// A database of `nsys export --type sqlite`, made here table by table, is read as a trace of torch.profiler is.
 #include "foreign/nsys_events.h"
 
 #include <fmt/format.h>

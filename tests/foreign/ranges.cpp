@@ -15,7 +15,7 @@ class Place {
   Place(const std::vector<Op>& ops, std::size_t index) : ops_(ops), index_(index) {}
 
   const Op& op() const { return ops_[index_]; }
-  /// Of the op, or of the next one that has a unit: that is what a wait of the host is for.
+  /// Unit of the op, or of the next one that has a unit: that is what a wait of the host is for.
   int unit() const {
     for (std::size_t i = index_; i < ops_.size(); ++i) {
       if (ops_[i].unit >= 0) return ops_[i].unit;

@@ -23,7 +23,7 @@ namespace {
 
 using account::Cause;
 
-/// What was right, over all cases.
+/// Count of right answers, over all cases.
 struct Tally {
   int right = 0, all = 0;
   std::string wrong;
@@ -71,7 +71,7 @@ std::string knobs_of(config::RunConfig c) {
                      static_cast<int>(c.fsdp.param_dtype));
 }
 
-/// What the profiler could tell: kinds of collectives at least.
+/// Whether the profiler could tell kinds of collectives.
 bool tells_kinds(const corpus::CaseSpec& spec) {
   return spec.dialect.vendor != corpus::Vendor::amd || spec.dialect.collective_fields;
 }

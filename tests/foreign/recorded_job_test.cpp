@@ -1,4 +1,4 @@
-// What PyTorch's own profiler wrote (tests/peer/profiled.py) is recognised as what its engines say they did.
+// Traces of PyTorch's own profiler (tests/peer/profiled.py) are recognised as what its engines say they did.
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-// What PyTorch's profiler wrote of real jobs, a folder each (tests/peer/profiled.py).
+// Profiles of real jobs by PyTorch's profiler, a folder each (tests/peer/profiled.py).
 
 namespace fsdpbench::foreign {
 

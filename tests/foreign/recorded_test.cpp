@@ -1,4 +1,4 @@
-// What PyTorch's own profiler wrote (tests/peer/profiled.py), against what its engines said they did.
+// Traces of PyTorch's own profiler (tests/peer/profiled.py), against what its engines said they did.
 #include <gmock/gmock.h>
 
 #include <filesystem>

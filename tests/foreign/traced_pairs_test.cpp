@@ -1,4 +1,4 @@
-// The same PyTorch job under two settings (tests/peer/pairs.py): what the trace of one says that the other would gain
+// A PyTorch job under two settings (tests/peer/pairs.py): what the trace of one says that the other would gain
 // is what it did gain, to within the interval.
 #include <gmock/gmock.h>
 
@@ -65,7 +65,7 @@ config::RunConfig with_setting(config::RunConfig config, const nlohmann::json& w
   return config;
 }
 
-/// What another valid configuration of the same training would gain.
+/// Gain of another valid configuration of the same training.
 account::Counterfactual gain_of_setting(const AdoptedJob& adopted, const TracedStep& step,
                                         const config::RunConfig& other) {
   const double percent = std::max(100 * account::kPracticalThreshold, adopted.metrics.aa_noise_pct.value_or(0));

@@ -10,7 +10,7 @@
 
 namespace fsdpbench::foreign::corpus {
 
-/// What a row of the device that communicates was, in the run that the trace is of.
+/// A row of the device that communicates, as it was in the run that the trace is of.
 struct CollectiveTruth {
   std::int64_t begin_ns = 0;  ///< as in the file; with the stream it says which row
   std::int64_t stream = 0;

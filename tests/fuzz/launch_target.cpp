@@ -1,5 +1,5 @@
-// What strangers may send to a job's port, and to a rank that looks for rank 0; the frames of control connections; the
-// rendezvous file.
+// Bytes that strangers may send to a job's port, and to a rank that looks for rank 0; the frames of control
+// connections; the rendezvous file.
 #include <atomic>
 #include <chrono>
 #include <fstream>

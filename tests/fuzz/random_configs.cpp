@@ -64,7 +64,7 @@ double hang_s() {
   return 60 * (patience == nullptr ? 1 : std::max(1.0, std::strtod(patience, nullptr)));
 }
 
-/// What the child tells the parent, in memory that both see.
+/// Messages of the child to the parent, in memory that both see.
 struct Shared {
   std::atomic<std::uint64_t> number = 0;  ///< of the case that it is at
   std::atomic<std::uint64_t> accepted = 0, refused = 0, no_resources = 0, simulated = 0, trained = 0, findings = 0;
@@ -168,7 +168,7 @@ void check_trace(const fs::path& path) {
   expect(checked.ok(), "{}: {}", path.filename().string(), checked.ok() ? "" : checked.findings.list().front().message);
 }
 
-/// What a trial has to say, written and read again.
+/// Writes and reads all files of a trial.
 void check_files(const app::Cell& cell, const app::Trial& trial, const fs::path& folder) {
   (void)app::run_table(cell.setup, trial, folder);
   (void)app::run_headline(cell.setup);
@@ -214,7 +214,7 @@ std::optional<app::Trial> simulate(config::RunConfig c, const app::World& world,
   return trial;
 }
 
-/// The same for real, on threads. Some cannot in the time there is.
+/// Trains for real, on threads. Some cannot in the time there is.
 bool train(config::RunConfig c, const app::World& world, const app::Trial* simulated, const fs::path& folder) {
   if (c.device.backend != config::BackendKind::cpu || c.mesh.ranks > kMostRankedRun) return false;
   if (!model::key_without_kernels(c).empty()) return false;
@@ -242,7 +242,7 @@ bool train(config::RunConfig c, const app::World& world, const app::Trial* simul
            "a rank took {} bytes, explain says {}", rank.peak_occupied_total, said.peak_occupied_total);
     expect(rank.peak_occupied_total <= said.peak_occupied_total, "a rank took more than explain says");
   }
-  // Of the simulation some ranks may be left out; all ranks send alike.
+  // A simulation may leave out some ranks; all ranks send alike.
   expect(simulated == nullptr || m.wire_bytes.front() == simulated->measurement.wire_bytes.front(),
          "run and simulate differ in bytes on the wire");
   check_order(cell.setup, m.traces);
@@ -286,7 +286,7 @@ class Cases {
     }
   }
 
-  /// What is wrong with an accepted configuration; empty: nothing.
+  /// Complaint about an accepted configuration; empty: none.
   std::string check(std::uint64_t number, const config::RunConfig& c) {
     const char* stage = "config.toml";
     const fs::path kept = keep_.empty() ? fs::path() : keep_ / std::to_string(number);

@@ -11,7 +11,7 @@ namespace fsdpbench::fuzz {
 
 Target target() { return {"result", {"tests/fuzz/seeds/result.json"}, "result.json"}; }
 
-/// What is still an object gets its digest anew: else nothing behind the digest would be reached.
+/// A text that is still an object gets its digest anew: else nothing behind the digest would be reached.
 void parse(const std::string& path) {
   std::string text;
   {

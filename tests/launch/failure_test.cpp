@@ -1,4 +1,4 @@
-// What the ranks of a job learn when one of them fails or dies.
+// News that the ranks of a job get when one of them fails or dies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -19,7 +19,7 @@ using testing::free_port;
 using ::testing::HasSubstr;
 using testing::place;
 
-/// What join() throws, or "joined".
+/// Exception of join(), or "joined".
 std::string join_text(const Placement& placement, const JoinOptions& options = {.deadline_s = 60, .version = "v"}) {
   try {
     const auto session = join(placement, options);
@@ -34,7 +34,7 @@ std::future<std::string> joining(const Placement& placement,
   return std::async(std::launch::async, [=] { return join_text(placement, options); });
 }
 
-/// What `attempt` says of a join that is given up after so many seconds. A busy machine gets more and more of them,
+/// Message of `attempt`, a join that is given up after so many seconds. A busy machine gets more and more of them,
 /// until `words` come up.
 std::string with_time_for(std::string_view words, const std::function<std::string(double)>& attempt) {
   for (double deadline_s = 0.3;; deadline_s *= 3) {
@@ -335,7 +335,7 @@ TEST(Door, OfOneHostIsClosedToOthers) {
   EXPECT_EQ(leads.get(), "127.0.0.1:" + std::to_string(port));
 }
 
-/// What rank 0 of two hosts says that is to be reached at `host`.
+/// Message of rank 0 of two hosts that is to be reached at `host`.
 std::string where_text(const std::string& host) {
   const testing::WithVariable secret("FSDPBENCH_SECRET", "a test's own secret");
   Placement zero = place(0, 2, free_port());

@@ -50,7 +50,7 @@ TEST(InterruptDeathTest, WhatIsNotObeyedInTimeIsDealtWith) {
   EXPECT_EXIT(earlier(), ::testing::ExitedWithCode(7), "^$");
 }
 
-/// What came when the result was complete.
+/// The signal came when the result was complete.
 TEST(InterruptDeathTest, OneSignalChangesNothingFromTheKeepingOnToTheEndOfTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto signalled = [](int times) {

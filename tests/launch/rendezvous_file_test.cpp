@@ -21,7 +21,7 @@ using testing::free_port;
 using ::testing::HasSubstr;
 using testing::place;
 
-/// Of ranks that share nothing but `folder`.
+/// Environment of ranks that share nothing but `folder`.
 Environment sharing(const std::string& folder) {
   return [folder](const char* name) { return std::string_view(name) == kRendezvousFolder ? folder.c_str() : nullptr; };
 }

@@ -1,4 +1,4 @@
-// What a model promises beside its numbers: sizes, recomputation, dtypes, loss scale.
+// Promises of a model beside its numbers: sizes, recomputation, dtypes, loss scale.
 
 #include "model/model.h"
 
@@ -131,7 +131,7 @@ TEST(ModelSizes, OfADecoderByHand) {
   EXPECT_DOUBLE_EQ(sizes[3].forward_flops, 2.0 * 30 * 24 * 19);
 }
 
-/// What the kernels are asked for, not what a formula says; no memory is touched.
+/// FLOPs that the kernels are asked for, not those of a formula; no memory is touched.
 double counted(const config::Model& config, const model::Model& model, int module, bool backward, bool recompute) {
   backend::cpu::EmulatedKernels kernels(1e9);  // a FLOP a nanosecond
   std::byte any{};

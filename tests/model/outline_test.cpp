@@ -56,8 +56,8 @@ TEST(Outline, AMixtureSavesWhatItsRouterAndItsVisitsNeed) {
   EXPECT_EQ(saved(with_shared(mixture)) - saved(mixture), 2 * taken(rows * shared));
 }
 
-// What tests/peer/eager_loss.py sees PyTorch allocate: of bf16 logits 10 bytes a logit in forward, of which 4 stay, and
-// 12 in backward; of fp32 ones, which are not copied, 8, 4 and 12.
+// Bytes that tests/peer/eager_loss.py sees PyTorch allocate: of bf16 logits 10 bytes a logit in forward, of which 4
+// stay, and 12 in backward; of fp32 ones, which are not copied, 8, 4 and 12.
 TEST(Outline, AnEagerLossHoldsFp32CopiesOfTheLogits) {
   config::Model model = small_decoder(2, false);
   model.vocab = 512;

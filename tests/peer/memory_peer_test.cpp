@@ -95,7 +95,7 @@ TEST(MemoryPeer, PeaksAreThoseOfPyTorchByCategory) {
   }
 }
 
-// What jobs reserved of an H100 that their ranks shared.
+// Bytes that jobs reserved of an H100 that their ranks shared.
 TEST(MemoryPeer, JobsOnAnH100HeldWhatTheirConfigurationSays) {
   std::ifstream file(FSDPBENCH_PEER_DIR "/../../profiles/recorded/gpu/h100-2026-11-28-pytorch-jobs.json");
   const json recorded = json::parse(file);

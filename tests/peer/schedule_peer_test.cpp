@@ -170,7 +170,7 @@ config::RunConfig configured(const json& keys) {
   return config;
 }
 
-/// What travels, by verb, in the last step.
+/// Dtypes on the wire, by verb, in the last step.
 std::map<std::string, std::string> dtypes(const Schedule& schedule) {
   std::map<std::string, std::string> result;
   for (const Op& op : schedule.ops) {
@@ -255,7 +255,8 @@ std::string compare_deepspeed(const json& recorded, const Lines& lines) {
     return "units of " + std::to_string(elements(0)) + " and " + std::to_string(elements(1)) + " elements, not of " +
            recorded["elements"].dump();
   }
-  // What stays gathered is gathered before our first step. There it never was apart (stages 1 and 2), or the step that
+  // Units that stay gathered are so before our first step. There they never were apart (stages 1 and 2), or the step
+  // that
   // records the order treats it as the rest (stage 3).
   const bool some_stay = std::ranges::any_of(c.plan.units, &plan::Unit::stays_gathered);
   for (std::size_t step = some_stay ? 1 : 0; step < kSteps; ++step) {
@@ -285,7 +286,7 @@ std::vector<std::string> code_of(const std::string& script) {
   return code;
 }
 
-/// What is exported today, against the script that was run: each line, and that nothing was left unsaid.
+/// Compares today's export with the script that was run: each line, and that nothing was left unsaid.
 std::string compare_script(const json& found, const Lines& lines) {
   const config::RunConfig config = configured(found["keys"]);
   const dialects::Export made = dialects::make_export(

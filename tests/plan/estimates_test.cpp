@@ -306,7 +306,7 @@ TEST(CommunicationVolume, AUnitThatIsKeptIsGatheredOnce) {
   EXPECT_DOUBLE_EQ(communication_volume(plan, c, {none}).all_gather, 3 * all);
 }
 
-/// Of one rank, or of all, is no group of fewer.
+/// A group of one rank, or of all, is no group of fewer.
 TEST(Plan, UnitsLieInASmallerGroupOnlyWhereThereIsOne) {
   RunConfig c = small(4);
   for (const int group : {1, 2, 4}) {

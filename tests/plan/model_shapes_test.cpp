@@ -170,7 +170,7 @@ TEST(ModelShapes, JoinedProjectionsAreTheSeparateOnesOneAfterAnother) {
     EXPECT_EQ(separate[4].first, apart.parameters[2].numel() + apart.parameters[3].numel());
     EXPECT_EQ(separate[4].parameter, 2);
   }
-  // Of two ranks each has its half of the rows of each.
+  // Each of two ranks has its half of the rows of each.
   const ParameterShape part = model_shapes(model, 2).parameters[2];
   const std::int64_t width = model.width, whole = part.whole_numel();
   EXPECT_EQ(part.split, 0);

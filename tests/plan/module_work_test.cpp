@@ -273,7 +273,7 @@ TEST(ModuleWork, PartsShareTheArithmetic) {
   }
 }
 
-/// Of a block's norms and residual sums each rank has its tokens'; rotations and SwiGLU stay, for all tokens.
+/// Each rank computes its tokens' part of a block's norms and residual sums; rotations and SwiGLU stay, for all tokens.
 TEST(ModuleWork, RanksThatSplitTokensShareNorms) {
   const config::Model model;
   const ModuleWork rows = module_work(model, 1, 128)[1], tokens = module_work(model, 1, 128, 2)[1];
@@ -542,7 +542,7 @@ TEST(ModuleWork, RowsOfATokenGoToTheRanksOfItsExperts) {
   c.mesh.expert_imbalance = 1.3;
   EXPECT_EQ(expert_split(c).arrived_rows(9), 12);
   EXPECT_EQ(even_expert_split(c).arrived_rows(9), 9);
-  // What came in exchanges is kept beside attention's output and its sums of exponentials: 8 + 2 floats a token.
+  // Rows of exchanges are kept beside attention's output and its sums of exponentials: 8 + 2 floats a token.
   c.train.batch_per_rank = 1, c.train.seq_len = 4;
   c.fsdp.activation_checkpointing = true;
   c.fsdp.checkpoint_keeps = config::CheckpointKeeps::attention;
@@ -578,7 +578,7 @@ TEST(ModuleWork, ABlockOfSplitExpertsHasItsRouterBeforeTheExchange) {
   }
 }
 
-/// Of three linear layers the middle one trains: below it there is no backward, above it only the input's gradient.
+/// The middle one of three linear layers trains: below it there is no backward, above it only the input's gradient.
 TEST(ModuleWork, FrozenLayersOfAnMlpHaveNoWeightGradients) {
   config::Model mlp;
   mlp.kind = config::ModelKind::mlp;

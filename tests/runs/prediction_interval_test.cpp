@@ -79,7 +79,7 @@ TEST(PredictionInterval, ProfilesForGpusAreSimulatedWithThisEnginesKernels) {
 /// Few rows, all of one source, are of NCCL's symmetric kernels: they make the gathers quicker and the doubt of what is
 /// exposed larger. (That of the step may be less: computation beside them is slowed less.)
 TEST(PredictionInterval, OfSymmetricMemoryIsWiderThanOfRings) {
-  struct Seen {
+  struct Forecast {
     double exposed = 0, step = 0, wide = 0;
     std::string collectives;
   };
@@ -90,11 +90,12 @@ TEST(PredictionInterval, OfSymmetricMemoryIsWiderThanOfRings) {
     const Trial trial = trial_of(cell);
     const nlohmann::json j = result_json(cell.setup, trial);
     const nlohmann::json& bounds = j.at("prediction").at("exposed_comm_ms");
-    return Seen{trial.metrics->exposed_comm_ms, trial.metrics->step_ms.median,
-                bounds.at("high").get<double>() / bounds.at("low").get<double>(), j.at("collectives").dump()};
+    return Forecast{trial.metrics->exposed_comm_ms, trial.metrics->step_ms.median,
+                    bounds.at("high").get<double>() / bounds.at("low").get<double>(), j.at("collectives").dump()};
   };
-  const Seen ring = of({"nccl.register_buffers=none"}), symmetric = of({}), told = of({"simulate.collectives=ring"}),
-             far = of({"mesh.ranks=16"}), far_ring = of({"mesh.ranks=16", "nccl.register_buffers=none"});
+  const Forecast ring = of({"nccl.register_buffers=none"}), symmetric = of({}),
+                 told = of({"simulate.collectives=ring"}), far = of({"mesh.ranks=16"}),
+                 far_ring = of({"mesh.ranks=16", "nccl.register_buffers=none"});
   EXPECT_NE(symmetric.step, ring.step);
   EXPECT_GT(symmetric.wide, ring.wide);
   EXPECT_NE(symmetric.collectives.find("symmetric"), std::string::npos);

@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// What reading a file of this name and text complains about.
+/// Complaint about a file of this name and text.
 std::string error(const std::string& name, const std::string& text) {
   const TemporaryFolder folder;
   const std::string path = folder.write(name, text);

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Of ten ranks rank 6 is the slowest, and others waited for rank 8.
+/// Trial of ten ranks: rank 6 is the slowest, and others waited for rank 8.
 Trial ten_ranks() {
   Trial trial = fsdpbench::testing::made_up_trial({1, 2, 3});
   trial.measurement.traces.resize(10);

@@ -54,7 +54,7 @@ TEST_F(TrialLogTest, ALineNestedWithoutEndIsDamagedLikeOthers) {
   EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }), HasSubstr(":3: this line is damaged"));
 }
 
-/// What is written to a deleted file is lost, and the file does not say so.
+/// A line written to a deleted file is lost, and the file does not say so.
 TEST_F(TrialLogTest, ADeletedFolderIsNoticedAtTheNextTrial) {
   const std::filesystem::path folder = folder_.path() / "sweep";
   std::filesystem::create_directory(folder);

@@ -134,7 +134,7 @@ TEST(DeepSpeedZ3Order, GrowsByRule) {
 }
 
 TEST(DeepSpeedZ3Order, UnitsLargerThanTheBucketGrowByRule) {
-  // Of 400 M: the last two are kept, the prefetcher is two units ahead of backward, and no two gradients fit a bucket.
+  // With 400 M the last two are kept, the prefetcher is two units ahead of backward, and no two gradients fit a bucket.
   for (int blocks : {2, 5, 9}) {
     const int last = blocks - 1;
     std::string forward = "AGR AG0* FR";

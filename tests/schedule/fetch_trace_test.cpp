@@ -12,7 +12,7 @@
 namespace fsdpbench::schedule {
 namespace {
 
-/// Of a model of `blocks` equal units, with thresholds in elements.
+/// Trace of a model of `blocks` equal units, with thresholds in elements.
 struct Traced {
   testing::ScheduleCase made;
   FetchTrace trace;

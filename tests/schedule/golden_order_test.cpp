@@ -80,7 +80,7 @@ TEST(Fsdp1Order, ForwardPrefetchShiftsReductionsByABlock) {
   const std::string forward = "AGR AG0 AG1 AG2 AG3 | ";
   EXPECT_EQ(collective_order_of(with_forward(Prefetch::Mode::pre)),
             forward + "AG3* AG2* AG1* RS3 AG0* RS2 RS1 RS0 RSR");
-  // What a reduction could prefetch has been gathered on demand before it.
+  // The unit that a reduction could prefetch has been gathered on demand before it.
   for (Prefetch::Mode mode : {Prefetch::Mode::post, Prefetch::Mode::none}) {
     EXPECT_EQ(collective_order_of(with_forward(mode)), forward + "AG3 AG2 RS3 AG1 RS2 AG0 RS1 RS0 RSR");
   }

@@ -1,4 +1,4 @@
-// What a schedule needs, to the byte: limits and buffers bound memory as their rules say.
+// Memory of a schedule, to the byte: limits and buffers bound it as their rules say.
 #include "schedule/memory_walk.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace fsdpbench::schedule {
 namespace {
 
 TEST(MemoryWalk, CountsOnWhatItNeedNotWalk) {
-  // The same steps written out are walked one by one.
+  // Steps that are written out are walked one by one.
   std::mt19937 random(3);
   for (int i = 0; i < 40; ++i) {
     const testing::ScheduleCase c = testing::make_case(testing::random_config_of_round(random, i));

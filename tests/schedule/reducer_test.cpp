@@ -212,7 +212,7 @@ TEST(Reducer, OneRanksGradientIsUpdatedFromAsBackwardWroteIt) {
   EXPECT_EQ(r.ops(), "backward post_backward reduce_cast") << "what travels in less is rounded, with or without peers";
 }
 
-/// What moves nothing needs no fp32 either: the optimizer reads bf16.
+/// A reduction that moves nothing needs no fp32 either: the optimizer reads bf16.
 TEST(Reducer, OneFlatRankReducesOverItselfWhatBackwardWrote) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     config::RunConfig c = testing::decoder_config(4, 1, 1);

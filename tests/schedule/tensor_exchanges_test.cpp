@@ -1,4 +1,4 @@
-// What ranks that split layers exchange, and where it stands in a step: exact orders, and nothing of it without them.
+// Exchanges of ranks that split layers, and where they are in a step: exact orders, and none without such ranks.
 #include "schedule/tensor_exchanges.h"
 
 #include <gmock/gmock.h>
@@ -121,7 +121,7 @@ TEST(TensorExchanges, WithoutSuchRanksNothingIsInParts) {
 }
 
 TEST(TensorExchanges, UnitsAreShardedAsEver) {
-  // The same collectives of units in the same order; only their parameters are fewer.
+  // Units have the collectives of the whole model in the same order; only their parameters are fewer.
   const testing::ScheduleCase c = split_in_two(3), whole = testing::make_case(testing::decoder_config(3, 2));
   EXPECT_EQ(collective_order(c.plan, c.schedules.steady()), collective_order(whole.plan, whole.schedules.steady()));
   EXPECT_LT(c.plan.units[1].layout.parameter_numel(), whole.plan.units[1].layout.parameter_numel());

@@ -25,7 +25,7 @@ struct CauseCase {
   std::vector<config::RunConfig> without;  ///< the same without each of them
 };
 
-/// What makes a case: sizes of the emulated model, link and computation.
+/// Maker of cases: sizes of the emulated model, link and computation.
 class CauseCases {
  public:
   /// Which sizes: few ranks and layers, whose runs sleep for a short while only, or as many as a computed clock likes.

@@ -98,7 +98,7 @@ class Fabric {
     double factor = 1;  // of what is broken on its way
   };
 
-  /// What a flow takes from `from` to `to` on `rail`, and how much of its rate what is broken there leaves.
+  /// Time of a flow from `from` to `to` on `rail`, and how much of its rate the broken parts there leave.
   Flow flow(int from, int to, int rail) {
     using Part = Fault::Part;
     Flow flow;

@@ -39,7 +39,7 @@ class GoldenTokens : public engine::BatchSource {
   std::int64_t batch_ = 0, seq_ = 0;
 };
 
-/// What begins a training with the golden parameters and keeps the last ones; `golden` and `plan` must outlive it.
+/// Hooks that begin a training with the golden parameters and keep the last ones; `golden` and `plan` must outlive it.
 inline engine::RunHooks golden_hooks(const GoldenDecoder& golden, const plan::Plan& plan) {
   engine::RunHooks hooks;
   hooks.keep_parameters = true;

@@ -30,7 +30,7 @@ struct HandRun {
     for (std::size_t rank = 0; rank < traces.size(); ++rank) traces[rank].steps.push_back(windows[rank]);
   }
 
-  /// The same times on all ranks, or one entry a rank. The reference is good until the next op.
+  /// Adds an op with equal times on all ranks, or one entry a rank. The reference is good until the next op.
   schedule::Op& op(schedule::OpKind kind, Lane lane, Times times) {
     return op(kind, lane, std::vector<Times>(traces.size(), times));
   }

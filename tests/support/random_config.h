@@ -12,7 +12,7 @@ inline T pick(std::mt19937& random, std::initializer_list<T> values) {
   return values.begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random)];
 }
 
-/// What changes the order of ops and no number, of the keys that FSDP1 and FSDP2 have.
+/// Draws settings that change the order of ops and no number, of the keys that FSDP1 and FSDP2 have.
 inline void reorder(std::mt19937& random, config::Fsdp& f) {
   using namespace config;  // NOLINT: nothing here but settings
   f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),

@@ -134,7 +134,7 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
   return values;
 }
 
-/// What a key may be drawn as: never empty, and every value is one that the key takes.
+/// Values that a key may be drawn as: never empty, and every value is one that the key takes.
 inline std::vector<config::Value> values_of(const config::Field& field) {
   std::vector<config::Value> asked;
   const config::Value given = field.write(config::RunConfig());

@@ -15,7 +15,7 @@
 
 namespace fsdpbench::accept {
 
-/// What is wrong in a simulated cluster.
+/// Fault of a simulated cluster.
 struct Fault {
   enum class Kind : std::uint8_t {
     slow,         ///< all the time
@@ -45,9 +45,9 @@ class SimulatedCluster {
   SimulatedCluster(const Cluster& cluster, std::vector<Fault> faults, std::uint64_t seed, double uniform = 1,
                    const Scattering& scattering = {});
 
-  /// What each GPU computes a second, of a healthy one's 1. Takes 5 s.
+  /// Rates of the GPUs, of a healthy one's 1. Takes 5 s.
   std::vector<double> device_rates();
-  /// What each pairing carries, of a healthy link's 1: medians of 5 transfers. Takes 1 s.
+  /// Rates of the pairings, of a healthy link's 1: medians of 5 transfers. Takes 1 s.
   std::vector<PairRate> pair_rates(const Round& round);
   /// One step's reduce-scatter: `compute_us` of work before it, `transfer_us` of transfer, if all are healthy.
   Arrivals step(double compute_us, double transfer_us);

@@ -40,7 +40,7 @@ inline config::RunConfig small_mixture(std::int64_t layers, std::int64_t ranks) 
   return c;
 }
 
-/// What a simulation of `c`, which is validated, says of its step.
+/// Median step of a simulation of `c`, which is validated.
 inline double median_step_ms(const config::RunConfig& c) {
   const engine::Setup p = engine::set_up(c);
   const engine::Measurement m = engine::simulate(p, engine::simulated_times(p, nullptr));

@@ -7,7 +7,7 @@
 
 namespace fsdpbench::testing {
 
-/// What Gatherer, Reducer and AllGatherLimiter work on, without a walk: the test calls them itself.
+/// Parts for Gatherer, Reducer and AllGatherLimiter without a walk: the test calls them itself.
 struct StepParts {
   explicit StepParts(const config::RunConfig& config)
       : plan(plan::make_plan(config)),

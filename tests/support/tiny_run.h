@@ -79,7 +79,7 @@ inline engine::Measurement run_tiny(const config::RunConfig& asked, engine::RunH
   return engine::run(*backend::cpu::make_cpu_backend(), setup, batches, hooks);
 }
 
-/// The same emulation on a computed clock: the same schedules and times, to the nanosecond, on any machine.
+/// The emulation above on a computed clock: the same schedules and times, to the nanosecond, on any machine.
 inline engine::Measurement simulate_tiny(const config::RunConfig& asked) {
   const engine::Setup setup = engine::set_up(settled(asked));
   return engine::simulate(setup, engine::simulated_times(setup, nullptr));

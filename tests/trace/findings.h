@@ -12,7 +12,7 @@
 
 namespace fsdpbench::trace {
 
-/// What a trace of ours must keep to; FORMAT.md says each in a sentence and why.
+/// Rules that a trace of ours must keep to; FORMAT.md says each in a sentence and why.
 enum class Rule : std::uint8_t {
   json,
   structure,

@@ -166,7 +166,7 @@ inline GpuRun synthetic_gpu_run(int rank, unsigned seed) {
   return run;
 }
 
-/// What the records say, over all steps, in microseconds.
+/// Figures of the records, over all steps, in microseconds.
 struct RecordFigures {
   double compute_us = 0, communication_us = 0, overlap_us = 0, busy_us = 0;
 };

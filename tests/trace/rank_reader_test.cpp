@@ -1,4 +1,4 @@
-// What a RankWriter wrote comes back, and what nobody wrote is refused with the place.
+// A RankWriter's file comes back, and a file that none wrote is refused with the place.
 #include "trace/rank_writer.h"
 
 #include <gmock/gmock.h>

@@ -181,7 +181,7 @@ void StepRules::check_arrows(OpTrack& track) {
       }
       continue;
     }
-    // Of ops that begin there the first may have taken no time: each may be the one that is meant.
+    // The first of the ops that begin there may have taken no time: each may be the one that is meant.
     const bool inside = first != after ? std::any_of(first, after, [](const Op& op) { return op.communicates; })
                                        : first != track.ops.begin() && (first - 1)->communicates &&
                                              arrow.time_ns < (first - 1)->time.end;

@@ -24,7 +24,7 @@ inline Validation validate_text(const std::string& text) {
   return validate(in);
 }
 
-/// What is wrong, one line a finding; "" if nothing is.
+/// Findings, one a line; "" if there are none.
 inline std::string findings_text(const Validation& validation) {
   std::string text;
   for (const Finding& finding : validation.findings.list()) {

@@ -42,7 +42,7 @@ class TrackRules {
     std::int64_t first_end_ns = 0;
   };
   using TrackKey = std::pair<std::int64_t, std::int64_t>;
-  /// What makes an arrow the same: category and name, as a number, and id.
+  /// Key by which arrows are the same: category and name, as a number, and id.
   struct FlowKey {
     std::int64_t kind = 0, id = 0;
     bool operator==(const FlowKey&) const = default;

@@ -39,7 +39,7 @@ class SearchedText final : public std::streambuf {
 /// Checks a Chrome trace, of whatever origin, against the rules of FORMAT.md.
 Validation validate(std::istream& in, const ValidateOptions& options = {});
 
-/// The same for a file, gzipped or not. Throws ConfigError if it cannot be opened; a file that cannot be read to its
+/// As above for a file, gzipped or not. Throws ConfigError if it cannot be opened; a file that cannot be read to its
 /// end is a finding.
 Validation validate_file(const std::string& path, const ValidateOptions& options = {});
 

@@ -102,7 +102,7 @@ TEST(Validate, AnExplainedStepPasses) {
   EXPECT_EQ(findings_text(validate_text(ours(kExposed, kBound, "5", need("59.999", "60")))), "");
 }
 
-/// What takes no time has no inside: an arrow begins where it does, also if something else begins there after it.
+/// An op that takes no time has no inside: an arrow begins where it does, also if something else begins there after it.
 TEST(Validate, AnArrowMayBeginInACollectiveThatTookNoTime) {
   const std::string gather = R"(,{"ph":"X","cat":"communication","name":"h","pid":1,"tid":3,"ts":60,"dur":0})";
   const std::string copy = R"(,{"ph":"X","cat":"copy","name":"c","pid":1,"tid":3,"ts":60,"dur":1})";
@@ -110,7 +110,7 @@ TEST(Validate, AnArrowMayBeginInACollectiveThatTookNoTime) {
   EXPECT_NE(findings_text(validate_text(ours(kExposed, kBound, "5", copy + need("60", "60")))), "");
 }
 
-/// What the host alone used it frees when it comes to it, which may be after the lanes are done.
+/// The host frees memory that it alone used when it comes to it, which may be after the lanes are done.
 TEST(Validate, TheHostMayFreeAfterTheLanesAreDone) {
   const auto freed_at = [](const char* us) {
     return R"(,{"ph":"C","name":"live bytes","pid":1,"tid":1,"ts":)" + std::string(us) + R"(,"args":{"a":3,"b":5}})";

@@ -368,7 +368,7 @@ TEST(TraceCheck, AStepMayBeginInTheNanosecondInWhichTheLastOneEnded) {
   EXPECT_EQ(findings_text(validate_text(read_text(folder / "trace.json"))), "");
 }
 
-/// What the rules of traces say of the explained example after `from` in it became `to`.
+/// Findings in the explained example after `from` in it became `to`.
 std::string damaged(const std::string& from, const std::string& to) {
   Example example;
   example.labels[0].needed_by = 1;

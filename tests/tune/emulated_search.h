@@ -13,7 +13,7 @@ inline SearchResult search_in(const Space& space, SearchOptions options) {
 
 inline double best_ms(const SearchResult& result) { return result.tried[*result.best].step_ns / 1e6; }
 
-/// Of all that fit.
+/// Shortest step of all policies that fit.
 inline double shortest_ms(const SearchResult& result) {
   double least = best_ms(result);
   for (const Tried& tried : result.tried) {

@@ -51,7 +51,7 @@ def _read_fsdp(s: Source, ranks: Optional[int], machines: int, mesh: "Optional[T
 def read_accelerate(s: Source) -> None:
     ranks, machines, kind = s.integer("num_processes"), s.size("num_machines"), s.text("distributed_type", default="FSDP").upper()
     alone = kind in ("NO", "FALSE")
-    ranks = 1 if alone else ranks or s.known.ranks
+    ranks = 1 if alone else s.known.ranks or ranks
     precision = s.text("mixed_precision").lower().replace("false", "no")
     s.put_dtypes(precision, precision)
     s.put("fsdp.fp8_products", True if precision == "fp8" else None)

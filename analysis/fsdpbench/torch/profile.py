@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..call import call
 
-Seen = Dict[str, Any]
+ModelReading = Dict[str, Any]
 Keys = Dict[str, Any]
 
 _SMALLEST_VOCABULARY = 256
@@ -96,7 +96,7 @@ def profile_of(model: Any, mesh: Any = None, *, optimizer: Any = None, set: Opti
     return profile
 
 
-def profile_from(seen: Seen, mesh: Optional[Mapping[str, int]] = None, set: Optional[Mapping[str, Any]] = None) -> Profile:
+def profile_from(seen: ModelReading, mesh: Optional[Mapping[str, int]] = None, set: Optional[Mapping[str, Any]] = None) -> Profile:
     """The same from what reading.read() returned; the program is not asked."""
     unread: List[str] = list(seen["unread"])
     keys = _model_keys(seen, unread)
@@ -117,7 +117,7 @@ def profile_from(seen: Seen, mesh: Optional[Mapping[str, int]] = None, set: Opti
                                   for unit in seen["units"]])
 
 
-def differing_units(profile: Profile, seen: Seen) -> List[str]:
+def differing_units(profile: Profile, seen: ModelReading) -> List[str]:
     """One sentence if the program's units have other sizes than the model's. Raises ProgramError if it refuses the
     profile."""
     with tempfile.TemporaryDirectory(prefix="fsdpbench-") as folder:
@@ -127,7 +127,7 @@ def differing_units(profile: Profile, seen: Seen) -> List[str]:
     return compared_units(profile, seen, plan)
 
 
-def compared_units(profile: Profile, seen: Seen, plan: Mapping[str, Any]) -> List[str]:
+def compared_units(profile: Profile, seen: ModelReading, plan: Mapping[str, Any]) -> List[str]:
     tensor = max(1, int(profile.keys.get("mesh.tensor", 1)))
     theirs = [("the root" if not name else name, size) for name, size in profile.units]
     if not theirs or tensor > 1:
@@ -156,7 +156,7 @@ _DIMENSIONS = {"replicate": "replicate", "dp_replicate": "replicate", "ddp": "re
                "dp": "shard", "fsdp": "shard", "dp_shard_cp": "shard", "tp": "tensor", "tensor": "tensor"}
 
 
-def _mesh_keys(seen: Seen, mesh: Optional[Mapping[str, int]], unread: List[str]) -> Keys:
+def _mesh_keys(seen: ModelReading, mesh: Optional[Mapping[str, int]], unread: List[str]) -> Keys:
     sizes = {"shard": 1, "replicate": 1, "tensor": 1}
     if mesh:
         for name, size in mesh.items():
@@ -212,7 +212,7 @@ def _map_of(name: str) -> str:
     return next((kind for kind, words in _MAPS if re.search(words, name)), "")
 
 
-def _model_keys(seen: Seen, unread: List[str]) -> Keys:
+def _model_keys(seen: ModelReading, unread: List[str]) -> Keys:
     blocks = seen["blocks"]
     if not blocks:
         unread.append("the blocks: the model has no list of modules of one class; the profile has one block")
@@ -237,7 +237,7 @@ def _model_keys(seen: Seen, unread: List[str]) -> Keys:
     return {**keys, **outside, "model.width": width, "model.heads": 1, "model.kv_heads": 1, "model.ffn_width": ffn}
 
 
-def _of_block(seen: Seen, block: str) -> Dict[str, Any]:
+def _of_block(seen: ModelReading, block: str) -> Dict[str, Any]:
     return {name[len(block) + 1:]: p for name, p in seen["parameters"].items() if name.startswith(block + ".")}
 
 
@@ -249,7 +249,7 @@ def _mlp_keys(blocks: List[Dict[str, Any]], unread: List[str]) -> Keys:
             "model.out_features": weights[-1][0]}
 
 
-def _block_keys(shapes: Mapping[str, List[int]], seen: Seen, unread: List[str]) -> Keys:
+def _block_keys(shapes: Mapping[str, List[int]], seen: ModelReading, unread: List[str]) -> Keys:
     """Of a decoder's block by the shapes of its parameters; empty for any other."""
     maps: Dict[str, List[int]] = {}
     biases = set()
@@ -311,14 +311,14 @@ def _window_keys(facts: Mapping[str, Any], layers: int, unread: List[str]) -> Ke
     return {"model.attention_window": int(facts["attention_window"]), **({"model.full_attention_every": every} if every else {})}
 
 
-def _width(seen: Seen, maps: Mapping[str, List[int]]) -> int:
+def _width(seen: ModelReading, maps: Mapping[str, List[int]]) -> int:
     for name in seen["embeddings"]:
         if name in seen["parameters"]:
             return int(seen["parameters"][name]["shape"][1])
     return int(maps["o"][0]) if "o" in maps else 0
 
 
-def _outside_keys(seen: Seen, width: Optional[int], unread: List[str]) -> Keys:
+def _outside_keys(seen: ModelReading, width: Optional[int], unread: List[str]) -> Keys:
     """Embedding, head and table of positions."""
     tables = {name: seen["parameters"][name]["shape"] for name in seen["embeddings"] if name in seen["parameters"]}
     if not tables:
@@ -340,7 +340,7 @@ def _outside_keys(seen: Seen, width: Optional[int], unread: List[str]) -> Keys:
     return keys
 
 
-def _checkpoint_keys(seen: Seen, unread: List[str]) -> Keys:
+def _checkpoint_keys(seen: ModelReading, unread: List[str]) -> Keys:
     blocks, done = seen["blocks"], seen["checkpointed"]
     if not done:
         return {}
@@ -387,7 +387,7 @@ class _Units:
     keys: Keys
 
 
-def _units(seen: Seen, unread: List[str]) -> _Units:
+def _units(seen: ModelReading, unread: List[str]) -> _Units:
     """What fsdp.wrap makes the same units."""
     by_name = {unit["name"]: unit for unit in seen["units"]}
     root = by_name.get("", {"name": "", "parameters": []})
@@ -443,7 +443,7 @@ def _alike(units: Sequence[Mapping[str, Any]], key: str, what: str, unread: List
     return json.loads(value)
 
 
-def _dtype_keys(param: Optional[str], reduce: Optional[str], seen: Seen, unread: List[str]) -> Keys:
+def _dtype_keys(param: Optional[str], reduce: Optional[str], seen: ModelReading, unread: List[str]) -> Keys:
     stored = {p["dtype"] for p in seen["parameters"].values()}
     own = "bf16" if stored == {"bfloat16"} else "f32"
     if stored - {"float32"}:
@@ -459,14 +459,14 @@ def _dtype_keys(param: Optional[str], reduce: Optional[str], seen: Seen, unread:
     return keys
 
 
-def _accumulation(seen: Seen, unread: List[str]) -> None:
+def _accumulation(seen: ModelReading, unread: List[str]) -> None:
     if any(not unit.get("reduces", True) or not unit.get("all_reduces", True) or not unit.get("reshard_after_backward", True)
            for unit in seen["units"]) or not seen["settings"].get("last_backward", True):
         unread.append("the model is between two microbatches: what is reduced now is not its rule. Say train.accumulate and "
                       "train.accumulate_mode with set=")
 
 
-def _fsdp2_keys(seen: Seen, unread: List[str]) -> Keys:
+def _fsdp2_keys(seen: ModelReading, unread: List[str]) -> Keys:
     units = _units(seen, unread)
     root, others = units.root, units.others
     every = [unit for unit in [root, *others] if "reshard" in unit]
@@ -551,7 +551,7 @@ _STRATEGIES = {"FULL_SHARD": "full_shard", "SHARD_GRAD_OP": "shard_grad_op", "NO
                "_HYBRID_SHARD_ZERO2": "hybrid_shard_grad_op"}
 
 
-def _fsdp1_keys(seen: Seen, unread: List[str]) -> Keys:
+def _fsdp1_keys(seen: ModelReading, unread: List[str]) -> Keys:
     units = _units(seen, unread)
     every = [units.root, *units.others]
     keys: Keys = {"fsdp.preset": "fsdp1", **units.keys,
@@ -572,7 +572,7 @@ def _fsdp1_keys(seen: Seen, unread: List[str]) -> Keys:
     return keys
 
 
-def _ddp_keys(seen: Seen, unread: List[str]) -> Keys:
+def _ddp_keys(seen: ModelReading, unread: List[str]) -> Keys:
     keys: Keys = {"fsdp.preset": "fsdp2", "fsdp.strategy": "no_shard", **_dtype_keys(None, None, seen, unread)}
     bucket = seen["settings"].get("bucket_bytes")
     if bucket:
@@ -583,5 +583,5 @@ def _ddp_keys(seen: Seen, unread: List[str]) -> Keys:
     return keys
 
 
-def _no_keys(seen: Seen, unread: List[str]) -> Keys:
+def _no_keys(seen: ModelReading, unread: List[str]) -> Keys:
     return _dtype_keys(None, None, seen, unread)

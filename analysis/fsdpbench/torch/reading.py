@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 import torch
 from torch import nn
 
-Seen = Dict[str, Any]
+ModelReading = Dict[str, Any]
 
 # Names that wrappers put between a module and its parent.
 _WRAPPERS = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod")
@@ -30,9 +30,9 @@ _FACTS = {
 }
 
 
-def read(model: nn.Module, optimizer: Optional[torch.optim.Optimizer] = None) -> Seen:
+def read(model: nn.Module, optimizer: Optional[torch.optim.Optimizer] = None) -> ModelReading:
     """Everything below, of one model."""
-    seen: Seen = {"framework": "none", "units": [], "mesh": {}, "settings": {}, "unread": []}
+    seen: ModelReading = {"framework": "none", "units": [], "mesh": {}, "settings": {}, "unread": []}
     if isinstance(model, nn.parallel.DistributedDataParallel):
         _read_ddp(model, seen)
         model = model.module
@@ -133,7 +133,7 @@ def _expanded(name: str, module: nn.Module) -> List[Tuple[str, nn.Module]]:
     return [one for key, child in module.named_children() for one in _expanded(f"{name}.{_clean(key)}", _unwrapped(child))]
 
 
-def _head(model: nn.Module, seen: Seen) -> str:
+def _head(model: nn.Module, seen: ModelReading) -> str:
     """The name of the output head's weight, or of the embedding's if they are one; empty if there is none."""
     vocabularies = {seen["parameters"][name]["shape"][0]: name for name in seen["embeddings"] if name in seen["parameters"]}
     for name, module in reversed(list(_modules(model))):
@@ -212,7 +212,7 @@ def _dtype(value: Any) -> Optional[str]:
 # -- how it is sharded --------------------------------------------------------------------------------------------------
 
 
-def _read_sharding(model: nn.Module, seen: Seen) -> None:
+def _read_sharding(model: nn.Module, seen: ModelReading) -> None:
     try:
         from torch.distributed.fsdp import FullyShardedDataParallel
         if FullyShardedDataParallel.fsdp_modules(model):
@@ -228,13 +228,13 @@ def _read_sharding(model: nn.Module, seen: Seen) -> None:
     return None
 
 
-def _read_ddp(model: nn.Module, seen: Seen) -> None:
+def _read_ddp(model: nn.Module, seen: ModelReading) -> None:
     seen["framework"] = "ddp"
     seen["mesh"] = {"shard": 1, "replicate": model.process_group.size(), "tensor": 1}
     seen["settings"] = {"bucket_bytes": getattr(model, "bucket_bytes_cap", None), "reduces": bool(model.require_backward_grad_sync)}
 
 
-def _read_fsdp1(model: nn.Module, seen: Seen) -> None:
+def _read_fsdp1(model: nn.Module, seen: ModelReading) -> None:
     from torch.distributed.fsdp import FullyShardedDataParallel
     seen["framework"] = "fsdp1"
     parameters: Dict[str, Any] = {}
@@ -273,7 +273,7 @@ def _read_fsdp1(model: nn.Module, seen: Seen) -> None:
     seen["parameters"] = parameters
 
 
-def _read_fsdp2(model: nn.Module, seen: Seen, kind: Any) -> None:
+def _read_fsdp2(model: nn.Module, seen: ModelReading, kind: Any) -> None:
     seen["framework"] = "fsdp2"
     names = {id(module): name for name, module in _modules(model)}
     states: Dict[int, Tuple[str, Any]] = {}
@@ -298,7 +298,7 @@ def _read_fsdp2(model: nn.Module, seen: Seen, kind: Any) -> None:
         seen["units"].append(unit)
 
 
-def _read_group(group: Any, unit: Dict[str, Any], seen: Seen, names: Dict[int, str]) -> None:
+def _read_group(group: Any, unit: Dict[str, Any], seen: ModelReading, names: Dict[int, str]) -> None:
     for one in group.fsdp_params:
         info = one._module_info
         folder = names.get(id(info.module), "?")
@@ -308,7 +308,7 @@ def _read_group(group: Any, unit: Dict[str, Any], seen: Seen, names: Dict[int, s
             seen["parameters"][name] = {"shape": list(one._orig_size), "dtype": str(one.sharded_param.dtype).replace("torch.", "")}
 
 
-def _read_group_settings(group: Any, state: Any, unit: Dict[str, Any], seen: Seen) -> None:
+def _read_group_settings(group: Any, state: Any, unit: Dict[str, Any], seen: ModelReading) -> None:
     info, after = group.mesh_info, group.post_forward_mesh_info
     shard = getattr(info, "shard_mesh_size", 1)
     if after is None:

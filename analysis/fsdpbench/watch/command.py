@@ -6,17 +6,17 @@ import json
 import os
 import re
 import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, Set, Tuple
+from typing import Any, Dict, List, Tuple
 
 from ..analysis.text import visible
-from .job import S, VERDICTS, Job, WatchError
+from .job import S, VERDICTS, Comm, Job, WatchError
 from .judge import Judgement, judge
 from .sources import Sources, address, ask
 
 CODES = dict(zip(VERDICTS, (5, 5, 5, 10, 11, 0)))
+SECONDS = {"--every": (1, 0.05, 3600), "--for": (0, 0, 1e8), "--hang": (12, 1, 1e6)}  # default, least, most
 MOST = 12  # lines of one kind
 
 
@@ -24,24 +24,20 @@ def add_options(parser: Any) -> None:
     parser.add_argument("sources", nargs="*", metavar="SOURCE")
     for name in ("--once", "--stopped", "--json"):
         parser.add_argument(name, action="store_true")
-    for name, default in (("--every", "1"), ("--for", "0"), ("--hang", "12"), ("--metrics", ""), ("--ras", "")):
-        parser.add_argument(name, default=default, dest=name[2:] + "_")
+    for name in ("--metrics", "--ras", *SECONDS):
+        parser.add_argument(name, default=str(SECONDS[name][0]) if name in SECONDS else "", dest=name[2:] + "_")
 
 
-def _seconds(name: str, text: str, least: float, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not least <= value <= most:
-        raise WatchError(f"{name} must be from {least:g} to {most:.0f} seconds.")
-    return value
+def _seconds(name: str, text: str) -> float:
+    _, least, most = SECONDS[name]
+    if re.fullmatch(r"\+?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", text) and least <= float(text) <= most:
+        return float(text)
+    raise WatchError(f"{name} must be from {least:g} to {most:.0f} seconds.")
 
 
 def run(chosen: Any) -> int:
     """Watches until it is interrupted or the time is over; returns the code of the last verdict."""
-    every, until = _seconds("--every", chosen.every_, 0.05, 3600), _seconds("--for", chosen.for_, 0, 1e8)
-    hang = int(_seconds("--hang", chosen.hang_, 1, 1e6) * S)
+    every, until, hang = (_seconds(name, getattr(chosen, name[2:] + "_")) for name in SECONDS)
     if not chosen.sources and not chosen.ras_:
         raise WatchError("watch needs a SOURCE or --ras HOST:PORT.")
     ras = address(chosen.ras_, 28028) if chosen.ras_ else None
@@ -56,9 +52,10 @@ def run(chosen: Any) -> int:
                     raise
                 job.notes.append(str(error))
         now = job.newest() if chosen.once else max(time.time_ns(), job.newest())
-        judgement = judge(job, now, hang, chosen.stopped)
+        judgement = judge(job, now, int(hang * S), chosen.stopped)
         if chosen.metrics_:
-            _replace(chosen.metrics_, _metrics(job, judgement))
+            Path(chosen.metrics_ + ".tmp").write_text(_metrics(job, judgement), encoding="utf-8")
+            os.replace(chosen.metrics_ + ".tmp", chosen.metrics_)
         whom = str([(one.verdict, one.communicator, one.sequence, one.ranks) for one in judgement.all] or judgement.verdict)
         if chosen.once or whom != said:  # sentences have seconds in them that grow
             print(_json(job, judgement, now, chosen.once) if chosen.json else
@@ -69,27 +66,20 @@ def run(chosen: Any) -> int:
         time.sleep(every)
 
 
-def _replace(path: str, text: str) -> None:
-    beside = Path(path + ".tmp")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
-
-
 def _text(job: Job, judgement: Judgement) -> str:
     """The verdict first; then communicators, of which those that are equal are one row, and the one that is named the first."""
-    kinds: Dict[Tuple[bool, str, str, int], Set[int]] = {}
-    count: Counter[Tuple[bool, str, str, int]] = Counter()
+    kinds: Dict[Tuple[bool, str, str, int], List[Comm]] = {}
     for comm in job.comms.values():
         is_other = all(one.communicator != comm.name for one in judgement.all)
         what = re.search(r"\((.*)\)", comm.name) if is_other else None
-        kind = (is_other, what[1] if what else comm.name, comm.source, comm.size)
-        count[kind] += 1
-        kinds.setdefault(kind, set()).update({one.count if one.entered is None else one.entered for one in comm.members.values()} - {None})
-    rows = [[name, source, str(count[kind]), str(size), f"{min(newest)} to {max(newest)}" if newest else "-"]
-            for kind, newest in sorted(kinds.items()) for _, name, source, size in [kind]][:MOST]
-    rows = [["communicator", "source", "how many", "ranks", "newest"], *rows] if rows else []
+        kinds.setdefault((is_other, what[1] if what else comm.name, comm.source, comm.size), []).append(comm)
+    rows = [["communicator", "source", "how many", "ranks", "newest"]] if kinds else []
+    for (_, name, source, size), comms in sorted(kinds.items(), key=lambda one: one[0])[:MOST]:
+        told = [one.count if one.entered is None else one.entered for comm in comms for one in comm.members.values()]
+        newest = [one for one in told if one is not None]
+        rows += [[name, source, str(len(comms)), str(size), f"{min(newest)} to {max(newest)}" if newest else "-"]]
     widths = [max(map(len, column)) for column in zip(*rows)]
-    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     notes = [f"- {note}" for note in judgement.notes + job.notes][:MOST]
     lines = [f"{judgement.verdict}: {judgement.sentence}", *(f"- {one.verdict}: {one.sentence}" for one in judgement.all[1:MOST])]
     return "\n".join(visible(line) for line in lines + [""] * bool(table) + table + [""] * bool(notes) + notes)

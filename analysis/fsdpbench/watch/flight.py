@@ -18,26 +18,23 @@ Key = Tuple[str, str, str, Tuple[int, ...]]  # backend, name, description, ranks
 
 
 class _Plain(pickle._Unpickler):  # type: ignore[name-defined]
-    """Numbers, words, lists and dictionaries: what asks for more is refused, so that nothing of a file is run. Tuples are
-    read as lists, which are no keys and so are not hashed, however deep they are."""
+    """Plain data only: a file has no way to a class or function, so that nothing of it is run. Tuples are read as lists,
+    which are no keys and so are not hashed, however deep they are."""
 
-    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in (  # type: ignore[attr-defined]
-        pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT,
-        pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.BINFLOAT, pickle.BINUNICODE, pickle.SHORT_BINUNICODE,
-        pickle.EMPTY_LIST, pickle.APPEND, pickle.APPENDS, pickle.EMPTY_DICT, pickle.SETITEM, pickle.SETITEMS, pickle.BINPUT,
-        pickle.LONG_BINPUT, pickle.MEMOIZE, pickle.BINGET, pickle.LONG_BINGET, pickle.EMPTY_TUPLE)}
+    dispatch = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
     dispatch[pickle.TUPLE[0]] = lambda self: self.append(self.pop_mark())
     dispatch[pickle.TUPLE1[0]] = lambda self: self.stack.append([self.stack.pop()])
     dispatch[pickle.TUPLE2[0]] = lambda self: self.stack.__setitem__(slice(-2, None), [self.stack[-2:]])
     dispatch[pickle.TUPLE3[0]] = lambda self: self.stack.__setitem__(slice(-3, None), [self.stack[-3:]])
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise ValueError("it holds more than plain data; nothing of it is run")
 
 
 def read_pickle(data: bytes) -> Any:
     """As plain data. Raises ValueError with what is wrong."""
     try:
         return _Plain(io.BytesIO(data)).load()
-    except KeyError:
-        raise ValueError("it holds more than plain data; nothing of it is run") from None
     except Exception as error:  # noqa: BLE001: whatever a hostile file makes of it
         raise ValueError(str(error) or type(error).__name__) from None
 
@@ -47,9 +44,8 @@ class Dump:
     """What one dump says of no collective in particular."""
 
     config: Dict[str, Tuple[int, ...]] = field(default_factory=dict)  # ranks of communicators by name
-    status: Dict[int, Tuple[int, int, int]] = field(default_factory=dict)  # entered, started, left; -1: none
+    status: Dict[int, List[int]] = field(default_factory=dict)  # entered, started, left; -1: none
     own: Dict[int, Key] = field(default_factory=dict)  # communicators by the number that they have in this process
-    members: Dict[Tuple[str, str, str], Tuple[Comm, Member]] = field(default_factory=dict)
     has_ended: bool = False  # ended collectives are in it, too: one that is not has not begun
     is_empty: bool = False
 
@@ -70,28 +66,24 @@ def _member(job: Job, dump: Dump, entry: Dict[str, Any], backend: str, rank: int
     told = entry.get("process_group")
     parts = [words(part) for part in told[:2]] if isinstance(told, list) else []
     name, desc = parts if len(parts) == 2 else (words(entry.get("pg_name")) or str(whole(entry.get("pg_id")) or 0), "")
-    if (backend, name, desc) not in dump.members:
-        ranks = dump.config.get(name, ())
-        key, label = (backend, name, desc, ranks), f"{name} ({desc})" if desc and desc != "undefined" else name
-        if not ranks and desc == "default_pg":
-            ranks = tuple(range(job.world)) or max(dump.config.values(), key=len, default=())
-        comm = job.comms.setdefault(key, Comm("flight recorder", f"{label} of {backend}" if backend else label))
-        comm.ranks, comm.size, comm.by_host = list(ranks), len(ranks), backend == "gloo"
-        comm.members[rank] = Member()  # a dump is all that its rank has to say: what an earlier one said is replaced
-        dump.members[backend, name, desc] = (comm, comm.members[rank])
-        dump.own[whole(entry.get("pg_id")) or 0] = key
-    return dump.members[backend, name, desc]
+    ranks = dump.config.get(name, ())
+    key, label = (backend, name, desc, ranks), f"{name} ({desc})" if desc and desc != "undefined" else name
+    if not ranks and desc == "default_pg":
+        ranks = tuple(range(job.world)) or max(dump.config.values(), key=len, default=())
+    comm = job.comms.setdefault(key, Comm("flight recorder", f"{label} of {backend}" if backend else label))
+    comm.ranks, comm.size, comm.by_host = list(ranks), len(ranks), backend == "gloo"
+    dump.own[whole(entry.get("pg_id")) or 0] = key
+    return comm, comm.member(rank)
 
 
 def _pending(name: str, op: Op, rank: int, ranks: List[int]) -> List[Tuple[int, int, str, Op]]:
     """"send 0->3", "recv 3<-0": ranks in them are those of the group."""
-    found = re.fullmatch(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})", name)
-    own, other = (int(found[2]), int(found[3])) if found else (0, 0)
-    if found is None or (ranks and max(own, other) >= len(ranks)):
+    found, place = re.fullmatch(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})", name), dict(enumerate(sorted(ranks)))
+    if found is None:
         return []
-    own, other = (sorted(ranks)[own], sorted(ranks)[other]) if ranks else (own, other)
+    own, other = (place.get(int(one), -1) if ranks else int(one) for one in found.groups()[1:])
     pair = (own, other) if found[1] == "send" else (other, own)
-    return [(*pair, found[1], op)] if rank == own != other else []
+    return [(*pair, found[1], op)] if rank == own != other >= 0 else []
 
 
 def _add_entry(job: Job, dump: Dump, entry: Dict[str, Any], rank: int, written: Optional[int]) -> None:
@@ -146,7 +138,7 @@ def add_dump(job: Job, data: Dict[str, Any], path: str) -> None:
             one = inside(part["pg_status"], name)
             last = [whole(one.get(f"last_{what}_collective")) for what in ("enqueued", "started", "completed")]
             if whole(name) is not None:
-                dump.status[int(name)] = tuple(-1 if value is None else value for value in last)  # type: ignore[assignment]
+                dump.status[int(name)] = [-1 if value is None else value for value in last]
         if not isinstance(part.get("entries", []), list):
             raise WatchError("has entries that are no list.")
         for entry in objects(part.get("entries")):
@@ -167,7 +159,7 @@ def settle(job: Job) -> None:
         places = {place for dumps in job.dumps.values() for dump in dumps for place, own in dump.own.items() if own == key}
         sends = any(member.talks for member in comm.members.values())
         told: Dict[int, List[int]] = {rank: [] for rank in comm.all_ranks()}
-        status: Dict[int, Tuple[int, int, int]] = {}
+        status: Dict[int, List[int]] = {}
         for rank, found in told.items():
             found += [max(comm.members[rank].ops)] if rank in comm.members and comm.members[rank].ops else []
             for dump in job.dumps.get(rank, []):

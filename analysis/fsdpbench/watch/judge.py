@@ -63,19 +63,16 @@ def _mismatches(job: Job) -> List[Accusation]:
     """The same collective of a communicator is another one on some ranks, or has other sizes."""
     found = []
     for comm in job.of("flight recorder"):
-        for seq in sorted({seq for member in comm.members.values() for seq in member.ops}):
-            kinds: Dict[str, List[int]] = {}
-            for rank in sorted(comm.members):
-                if op := comm.members[rank].ops.get(seq):
-                    kinds.setdefault(f"{op.name} {op.shape}".strip(), []).append(rank)
-            if len(kinds) > 1:
-                most = max(map(len, kinds.values()))
-                has_majority = [len(ranks) for ranks in kinds.values()].count(most) == 1
-                odd = sorted(rank for ranks in kinds.values() for rank in ranks if has_majority and len(ranks) < most)
-                sides = "; ".join(does(ranks, f"calls {kind}") for kind, ranks in kinds.items())
-                found.append(Accusation("mismatch", odd, f"Collective {seq} of {comm.name} is not the same on all ranks: {sides}.",
-                                        comm.name, seq))
-                break  # what follows it is a consequence
+        calls: Dict[int, Dict[str, List[int]]] = {}
+        for rank, member in sorted(comm.members.items()):
+            for seq, op in member.ops.items():
+                calls.setdefault(seq, {}).setdefault(f"{op.name} {op.shape}".strip(), []).append(rank)
+        if differing := [seq for seq, kinds in calls.items() if len(kinds) > 1]:
+            seq = min(differing)  # what follows it is a consequence
+            *fewer, most = sorted(calls[seq].values(), key=len)
+            odd = sorted(sum(fewer, [])) if len(fewer[-1]) < len(most) else []
+            sides = "; ".join(does(ranks, f"calls {kind}") for kind, ranks in calls[seq].items())
+            found.append(Accusation("mismatch", odd, f"Collective {seq} of {comm.name} is not the same on all ranks: {sides}.", comm.name, seq))
     return found
 
 
@@ -309,13 +306,15 @@ def _accuse(graph: Graph, waits: List[Wait], how: Callable[[Wait], str], silence
     if no_dump and 2 * len(graph.absent) > len(known):
         return first.accuses("unknown", [], f"{wait}; only {len(known - graph.absent)} of {len(known)} ranks have left a dump: too few to "
                              "tell who has not come")
+    if no_dump and len(idle) > 1:  # each of them may wait for another
+        return first.accuses("hang", [], f"{wait}, and {does(sorted(idle), 'has left')} no dump: which of them has not come is not told", chain)
     said, behind = f"{does(sorted(idle), 'has not come')}: {wait}", sorted(idle - set(first.missing))
     if idle <= set(first.waiting) & set(first.missing):  # their hosts have come
         rest = sorted(set(first.waiting) - idle)
         said = f"{does(rest, 'waits in')} {first.what()} {how(first)}, which the GPU of {does(sorted(idle), 'has not begun')}"
     elsewhere = [f"{one.text(how(one))} for rank {rank}" for rank in behind for one in waits if rank in one.missing]
     return first.accuses("hang", idle, said, *[silence[rank] for rank in sorted(idle) if rank in silence][:1],
-                         f"{'it has' if len(idle) == 1 else 'they have'} left no dump" if no_dump else "", *elsewhere[:1], chain)
+                         "it has left no dump" if no_dump else "", *elsewhere[:1], chain)
 
 
 def _inside(wait: Wait, how: str, silence: Dict[int, str]) -> Accusation:

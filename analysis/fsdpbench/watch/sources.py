@@ -129,9 +129,6 @@ class Sources:
 
 
 # Of NCCL's RAS: src/ras/client_support.cc, from 2.24 on.
-Told = Tuple[Any, str, int, Dict[int, Member], bool]  # of a communicator: what is its own, name, size, ranks, whether it changes
-
-
 def parse(text: str) -> Dict[str, Any]:
     """An object at the beginning of a text; {}: there is none, or it is nested too deeply. NCCL 2.28.7 to 2.28.9 leave
     the comma out before the status of a missing rank."""
@@ -150,11 +147,12 @@ def add_answer(job: Job, answer: Dict[str, Any], at: Optional[int]) -> None:
         at = at or int(datetime.strptime(words(answer.get("timestamp")), "%Y-%m-%d %H:%M:%S").timestamp()) * S
     except (ValueError, OverflowError):
         raise WatchError('has no timestamp such as "2025-12-19 13:06:53".') from None
-    comms: List[Told] = []
+    comms: Dict[Any, Comm] = {}
     for told in objects(answer.get("communicators")):
-        size, ranks, changes = need(told, "size", MOST_RANKS), {}, False
+        comm = Comm("NCCL RAS", words(told.get("hash")), size=need(told, "size", MOST_RANKS))
+        comms[comm.name, words(told.get("secondary_hash"))] = comm
         for one in objects(told.get("ranks")) + objects(told.get("missing_ranks")):
-            member = ranks[need(one, "rank", max(size - 1, 0))] = Member()
+            member = comm.member(need(one, "rank", max(comm.size - 1, 0)))
             status, counts, host = inside(one, "status"), inside(one, "collective_counts"), words(one.get("host"))
             if host not in ("", "unknown"):
                 member.process = f"process {need(one, 'pid')} on {host}, GPU {whole(one.get('nvml_dev'))}"
@@ -162,71 +160,64 @@ def add_answer(job: Job, answer: Dict[str, Any], at: Optional[int]) -> None:
             member.lost = 0 if member.dead or status.get("unresponsive") is True else None
             member.count = sum(need(counts, kind) for kind in counts) if "collective_counts" in one else None
             member.error = whole(status.get("async_error")) or 0
-            changes |= any(status.get(flag) for flag in ("init_state", "finalize_called", "destroy_flag", "abort_flag"))
-        comms.append(((words(told.get("hash")), words(told.get("secondary_hash"))), words(told.get("hash")), size, ranks, changes))
+            comm.changes |= any(status.get(flag) for flag in ("init_state", "finalize_called", "destroy_flag", "abort_flag"))
     _add_look(job, comms, at)
 
 
-_SECTION = re.compile(r"(?:#(\d+)-\d+ \(([0-9a-fx]+)\) )?(INCOMPLETE|DEAD|ERROR|MISMATCH|TIMEOUT)\s*$")
-_COUNTS = re.compile(r"\s+\d{1,7} ranks have (?:not )?launched (?:up to operation (\d{1,18})|any operations)")
-_RANK = re.compile(r"\s+Rank (\d{1,7})(?: has status (\w+)| has (?:not )?launched (?:up to operation (\d{1,18})|any operations)|"
-                   r" reported (.*?))? -- (?:GPU (\w+).* managed by process (\d+) on node (\S+))?")
+_SECTION = re.compile(r"^(?:#(\d+)-\d+ \(([0-9a-fx]+)\) )?(INCOMPLETE|ERROR|MISMATCH|TIMEOUT)[ \t]*\n((?:[ \t].*\n?)*)", re.MULTILINE)
+_ROW = re.compile(r"^\s+(?:\d{1,7} ranks have|Rank (\d{1,7}))(?: has status (\w+)| reported (.*?)| (?:has )?(?:not )?launched (?:up to operation "
+                  r"(\d{1,18})|(any) operations))?(?: -- (?:GPU (\w+).* managed by process (\d+) on node (\S+))?)?", re.MULTILINE)
 
 
 def add_text(job: Job, text: str, at: int) -> None:
     """It names ranks only where they are few among the others."""
     rows = [line.split() for line in text.splitlines()]
     sizes = {row[0]: int(row[4]) for row in rows if len(row) >= 7 and row[0].isdigit() and row[4].isdigit() and len(row[4]) < 7}
-    comms: Dict[str, Told] = {}
-    name = what = ""
-    counts: List[Tuple[int, List[int]]] = []  # of one kind of collective, with the ranks that are listed
-    for line in [*text.splitlines(), ""]:
-        section, rank, some = _SECTION.match(line), _RANK.match(line), _COUNTS.match(line)
-        if counts and (not line.strip() or "operation counts" in line):
-            rest = set(range(comms[name][2])) - {one for _, ranks in counts for one in ranks}
-            if [ranks for _, ranks in counts].count([]) < 2:  # else nobody knows which rank is in which group
-                for count, one in [(count, one) for count, ranks in counts for one in ranks or rest]:
-                    member = comms[name][3].setdefault(one, Member())
-                    member.count = (member.count or 0) + count if member.lost is None else None
-            counts = []
-        if section is not None:
-            name, what = section[2] or "", section[3]
-            comms.setdefault(name, ((name, ""), "0x" + name.lstrip("0x"), sizes.get(section[1], 0), {}, False))
-        elif some is not None and name:
-            counts.append((int(some[1] or 0), []))
-        elif rank is not None and name and int(rank[1]) < comms[name][2]:
-            member = comms[name][3].setdefault(int(rank[1]), Member())
-            process = f"process {rank[6]} on {rank[7]}"
-            member.process = f"{process}, GPU {rank[5]}" if rank[6] else member.process
-            if what == "INCOMPLETE":
-                member.lost, member.dead = 0, f"Process {rank[6]} on node {rank[7]}" in text
-            elif what == "ERROR":
-                member.error = words(rank[4]) or member.error
-            elif rank[2]:
-                comms[name] = (*comms[name][:4], True)
-            elif "launched" in line:
-                counts.append((int(rank[3] or 0), [int(rank[1])]))
-            elif counts:
-                counts[-1][1].append(int(rank[1]))
-    comms.pop("", None)
-    _add_look(job, list(comms.values()) or [(("", ""), "all communicators", 0, {}, False)], at)
+    comms: Dict[Any, Comm] = {}
+    for group, name, what, body in _SECTION.findall(text):
+        if not name:
+            continue
+        comm = comms.setdefault((name, ""), Comm("NCCL RAS", "0x" + name.lstrip("0x"), size=sizes.get(group, 0)))
+        for kind in body.split("operation counts"):  # of one kind of collective: groups of ranks, some of which are listed
+            counts: List[Tuple[int, List[int]]] = []
+            for rank, status, error, count, none, gpu, pid, node in _ROW.findall(kind):
+                counts += [(int(count or 0), [])] if count or none else []
+                if not rank or int(rank) >= comm.size:
+                    continue
+                member = comm.member(int(rank))
+                member.process = f"process {pid} on {node}, GPU {gpu}" if pid else member.process
+                if what == "INCOMPLETE":
+                    member.lost, member.dead = 0, f"Process {pid} on node {node}" in text
+                elif what == "ERROR":
+                    member.error = words(error) or member.error
+                comm.changes |= what == "MISMATCH" and status != ""
+                if counts:
+                    counts[-1][1].append(int(rank))
+            _add_counts(comm, counts)
+    _add_look(job, comms or {("", ""): Comm("NCCL RAS", "all communicators")}, at)
 
 
-def _add_look(job: Job, comms: List[Told], at: int) -> None:
+def _add_counts(comm: Comm, counts: List[Tuple[int, List[int]]]) -> None:
+    listed = {rank for _, ranks in counts for rank in ranks}
+    if [ranks for _, ranks in counts].count([]) < 2:  # else nobody knows which rank is in which group
+        for count, rank in [(count, one) for count, ranks in counts for one in ranks or set(range(comm.size)) - listed]:
+            member = comm.member(rank)
+            member.count = (member.count or 0) + count if member.lost is None else None
+
+
+def _add_look(job: Job, comms: Dict[Any, Comm], at: int) -> None:
     if job.counted is not None and at < job.counted + 0.9 * S:
         return
-    for gone in {key for key, comm in job.comms.items() if comm.source == "NCCL RAS"} - {("NCCL RAS", *one[0]) for one in comms}:
-        del job.comms[gone]
-    for own, name, size, ranks, changes in comms:
-        comm = job.comms.setdefault(("NCCL RAS", *own), Comm("NCCL RAS", name))
-        for rank, now in ranks.items():
-            old = comm.members.get(rank, Member())
+    for key, comm in comms.items():
+        before = job.comms.get(("NCCL RAS", *key), Comm("NCCL RAS", ""))
+        comm.looks = before.looks + 1
+        for rank, now in comm.members.items():
+            old = before.members.get(rank, Member())
             now.moved = old.moved if now.count == old.count and old.moved else at
             now.lost = None if now.lost is None else old.lost or at
-            now.process = now.process or old.process
-            now.heard = at
-        comm.size, comm.looks, comm.members, comm.changes = size, comm.looks + 1, ranks, changes
-    job.counted = at
+            now.process, now.heard = now.process or old.process, at
+    others = {key: comm for key, comm in job.comms.items() if comm.source != "NCCL RAS"}
+    job.comms, job.counted = {**others, **{("NCCL RAS", *key): comm for key, comm in comms.items()}}, at
 
 
 def address(text: str, port: int) -> Tuple[str, int]:

@@ -23,7 +23,7 @@ enum class Neighbour : std::uint8_t { all_gather, reduce_scatter, matrix_product
 inline constexpr std::size_t kNeighbours = kEnumCount<Neighbour>;
 std::string_view to_string(Neighbour neighbour);
 
-/// Who slows whom, for messages of one size and products of one shape.
+/// Slowdowns of ops by each other, for messages of one size and products of one shape.
 struct BesideRow {
   using Times = std::array<std::optional<double>, kNeighbours>;
 
@@ -54,7 +54,7 @@ std::int64_t beside_bytes(const CollectivesArguments& arguments);
 void measure_beside(const CollectivesArguments& arguments, int max_ctas, backend::RankContext& context,
                     RankMeeting& meeting, const std::function<void(const BesideRow&)>& on_row);
 
-/// Who slows whom on a machine, as `collectives --beside -J` wrote it.
+/// Slowdowns on a machine, as `collectives --beside -J` wrote them.
 struct BesideFile {
   World world;
   std::vector<config::CalibrationSlowdown> slowdowns;  ///< at least one; what could not be measured is left out

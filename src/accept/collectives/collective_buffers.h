@@ -15,7 +15,7 @@ namespace fsdpbench::app {
 /// and place. Bytes that came from another rank, another place or another round differ.
 class Pattern {
  public:
-  /// `round`: tells one filling of the buffers from the next. Of values that are to be reduced, all sums of all `ranks`
+  /// `round`: tells one filling of the buffers from the next. Where values are to be reduced, all sums of all `ranks`
   /// are exact in `dtype`, in whatever order they are added.
   Pattern(DType dtype, bool reduced, int ranks, std::uint64_t round);
 

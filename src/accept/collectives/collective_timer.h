@@ -33,8 +33,8 @@ class RankMeeting {
   std::vector<std::string> slots_;  // of threads
 };
 
-/// Times and checks messages on one rank, one after another; all ranks of the world call the same. Of the arguments it
-/// needs those of an iteration: how many, of what, -a, -c, --check-all, -C, -K, -m, -u, -w, -z, and the largest size.
+/// Times and checks messages on one rank, one after another; all ranks of the world call the same. It needs the
+/// arguments of an iteration: how many, of what, -a, -c, --check-all, -C, -K, -m, -u, -w, -z, and the largest size.
 class CollectiveTimer {
  public:
   /// All must outlive this. Throws ResourceError as Device::allocate.

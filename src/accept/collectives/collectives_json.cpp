@@ -204,7 +204,7 @@ Fields<TableEnd> declared() {
 namespace {
 
 const Fields<std::int64_t>& wrong_fields() {
-  static const Fields<std::int64_t> kAll{"OutOfBounds", "How many elements are wrong.", "accept/collectives/collectives_json.h", {
+  static const Fields<std::int64_t> kAll{"OutOfBounds", "Number of wrong elements.", "accept/collectives/collectives_json.h", {
     {"count", kItself, "", "number of wrong elements, of all rows and ranks"},
     {"okay", [](std::int64_t wrong) { return wrong == 0; }, "", "whether there is none"},
   }};
@@ -227,7 +227,7 @@ Fields<OperationTable> declared() {
 template <>
 Fields<BesideRow> declared() {
   using R = BesideRow;
-  return {"Beside", "What two collectives and a matrix product cost each other, medians of an op on the slowest rank.", "accept/collectives/beside.h", {
+  return {"ConcurrentOps", "Slowdown of two collectives and a matrix product by each other, medians of an op on the slowest rank.", "accept/collectives/beside.h", {
     {"size", &R::size, "B", "size of the messages"},
     {"matrix", [](const R& r) { return r.matrix.m; }, "", "rows of the first matrix"},
     {"shape", [](const R& r) { return std::vector{r.matrix.m, r.matrix.n, r.matrix.k}; }, "", "m, n and k of the product"},

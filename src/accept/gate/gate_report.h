@@ -26,7 +26,7 @@ struct Baseline {
 /// says what there is instead, also if any result of the folder is damaged.
 Baseline find_baseline(const std::string& given, const GatedResult& now);
 
-/// Which differences between the machines of the two sides are on purpose.
+/// Differences between the machines of the two sides that are on purpose.
 enum class OtherMachine : std::uint8_t {
   no,        ///< none but the program's revision
   software,  ///< kernel, drivers, libraries, build: two versions on one machine

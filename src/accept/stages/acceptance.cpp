@@ -236,7 +236,7 @@ class Plan {
 template <>
 Fields<StageOrder> declared() {
   using O = StageOrder;
-  return {"StageOrder", "What rank 0 tells all others when a stage begins.", "accept/stages/acceptance.cpp", {
+  return {"StageOrder", "Order that rank 0 sends all others when a stage begins.", "accept/stages/acceptance.cpp", {
     {"stage", &O::stage, "", "its name"},
     {"config", &O::config, "", "of the run"},
     {"effort", &O::effort, "", "how much is measured"},

@@ -274,7 +274,7 @@ Fields<launch::ClockOffset> declared() {
 template <>
 Fields<NodeRates> declared() {
   using N = NodeRates;
-  return {"NodeRates", "What nodes carry beside the fabric, all ranks at once; a list that is not there was not measured.", "accept/stages/topology.h", {
+  return {"NodeRates", "Rates inside nodes, beside the fabric, all ranks at once; a list that is not there was not measured.", "accept/stages/topology.h", {
     {"unknown_because", &N::unknown_because, "", "why none of it was measured", if_any},
     {"host_copy_bytes_per_s", &N::host_copy, "B/s", "copies in memory by processors in each round, by rank; bytes read and written", if_any},
     {"host_to_device_bytes_per_s", &N::to_device, "B/s", "copies from page-locked memory to GPUs in each round, by rank", if_any},
@@ -286,7 +286,7 @@ Fields<NodeRates> declared() {
 template <>
 Fields<accept::LatenessReport> declared() {
   using L = accept::LatenessReport;
-  return {"LatenessReport", "What time in collectives is: waiting for somebody, or moving bytes.", "accept/finding.h", {
+  return {"LatenessReport", "Split of the time in collectives: waiting for a late rank, or moving bytes.", "accept/finding.h", {
     {"last_share", &L::last_share, "", "by rank, how often it came last, as a fraction"},
     {"waiting_us", &L::waiting_us, "us", "from the median arrival to the last one"},
     {"transfer_us", &L::transfer_us, "us", "from the last arrival to the end"},
@@ -338,7 +338,7 @@ const Fields<AcceptanceFile>& acceptance_fields() {
     {"device_rates_flops_per_s", via(&A::measured, &M::device_rates), "FLOP/s", "rates of computation in each round, by rank"},
     {"memory_rates_bytes_per_s", via(&A::measured, &M::memory_rates), "B/s", "rates of memory in each round, by rank; bytes read and written"},
     {"node_rates", via(&A::measured, &M::node), "", "memory of hosts, copies to and from GPUs, launches of kernels"},
-    {"pairs", {"Pairs", "What pairs of ranks or nodes carry.", "accept/blame_links.h", {
+    {"pairs", {"Pairs", "Bandwidth between pairs of ranks or nodes.", "accept/blame_links.h", {
       {"one_way_gb_per_s", via(&A::measured, &M::links, &accept::LinkReport::one_way), "GB/s", "rates of all pairs"},
       {"rounds", via(&A::measured, &M::links, &accept::LinkReport::rounds), "", "number of rounds, those of the confirmation included"},
       {"measurements", via(&A::measured, &M::links, &accept::LinkReport::measurements), "", "number of measurements of pairs"},
@@ -347,7 +347,7 @@ const Fields<AcceptanceFile>& acceptance_fields() {
       {"gb_per_s", via(&A::measured, &M::pairs), "GB/s", "from each end (row) to each; 0: not measured", if_any},
     }}},
     {"stages", via(&A::measured, &M::stages), "", "what was measured, and how long it took"},
-    {"rendezvous", {"Rendezvous", "How the ranks came together.", "launch/session.h", {
+    {"rendezvous", {"Rendezvous", "Way in which the ranks came together.", "launch/session.h", {
       {"ready_s", via(&A::measured, &M::ready_s), "s", "time until the device of each rank was ready"},
       {"clocks", via(&A::measured, &M::clocks), "", "clock of each rank; empty if all ranks are threads of one process"},
     }}},

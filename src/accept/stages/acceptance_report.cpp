@@ -62,7 +62,7 @@ struct Judging {
     add(accept::judged(rule, std::move(figure), verdict, std::move(sentence)));
   }
 
-  /// Of `figure` among peers: nobody is slow, or these are. They are judgements once it is known what is certain.
+  /// Compares peers by `figure`: nobody is slow, or these are. They are judgements once it is known what is certain.
   void compared(const std::string& figure, std::vector<Finding> findings, bool on_cores) {
     if (findings.empty()) add(kPeers, figure, Verdict::pass, "none is slower than its peers");
     for (Finding& finding : findings) {
@@ -329,7 +329,7 @@ void judge_standstills(Judging& judging) {
   if (!standstill_s.empty()) judging.compared("processes that run all the time", std::move(findings), false);
 }
 
-/// What findings say of their parts, once it is known what is certain.
+/// Adds what findings say about their parts, once it is known what is certain.
 void judge_findings(Judging& judging) {
   soften(judging.m, judging.report.judgements, judging.report.findings);
   for (const Finding& finding : judging.report.findings) {
@@ -349,7 +349,7 @@ void judge_findings(Judging& judging) {
   std::ranges::stable_partition(judging.report.findings, &Finding::accuses);
 }
 
-/// Of few rules that were rated a pass says little: a profile or its user asks for a share of them.
+/// A pass that rests on few rated rules says little: a profile or its user asks for a share of them.
 void judge_share(Judging& judging) {
   const double least = judging.wanted.rated_pct / 100;
   if (least <= 0) return;
@@ -363,7 +363,7 @@ void judge_share(Judging& judging) {
   judging.add(std::move(j));
 }
 
-/// What is judged, in this order, and the stages that it rests on, by how their names begin.
+/// A judge, in the order of the report, and the stages that it rests on, by how their names begin.
 struct Judges {
   void (*judge)(Judging& judging);
   std::vector<std::string_view> stages;

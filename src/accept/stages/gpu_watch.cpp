@@ -81,7 +81,7 @@ void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vect
 template <>
 Fields<WatchedGpu> declared() {
   using G = WatchedGpu;
-  return {"WatchedGpu", "How a rank's GPU fared.", "accept/stages/gpu_watch.h", {
+  return {"WatchedGpu", "State of a rank's GPU during the run.", "accept/stages/gpu_watch.h", {
     {"unknown_because", &G::unknown_because, "", "why nothing is known of it", if_any},
     {"limits", &G::limits, "", "bits of what held its clocks down"},
     {"throttled", &G::throttled, "", "share of all samples in which it throttled"},

@@ -25,7 +25,7 @@ struct WatchedGpu {
 /// Absent of what is no GPU.
 std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health);
 /// Adds what was seen of the same ranks' GPUs in another stage: the worse part of time throttled, with its clock,
-/// all that held clocks down, every complaint once. Of a rank that was not watched before it is what was seen now.
+/// all that held clocks down, every complaint once. A rank that was not watched before has what was seen now.
 void add_watched(std::vector<std::optional<WatchedGpu>>& so_far, const std::vector<std::optional<GpuHealth>>& now);
 /// Between ranks.
 template <>

@@ -44,7 +44,7 @@ constexpr Lane kPairLane = Lane::all_gather;
 /// Ends the search for slow links in its middle.
 struct BudgetSpent {};
 
-/// What changes which libraries and which of their ways a rank uses. Not what only says more, or names a file per rank.
+/// Variables that choose a rank's libraries and their algorithms, not those that only log more or name a file per rank.
 void add_variables(Fingerprint& print) {
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view text(*at);
@@ -184,7 +184,7 @@ struct RankStory {
 template <>
 Fields<RankFacts> declared() {
   using F = RankFacts;
-  return {"RankFacts", "What a rank says of itself.", "accept/stages/measure_acceptance.h", {
+  return {"RankFacts", "Facts that a rank reports of itself.", "accept/stages/measure_acceptance.h", {
     {"host", &F::host, "", "its node"},
     {"print", &F::print, "", "facts that must be the same everywhere"},
     {"device", &F::device, "", "its GPU's place on the PCI bus"},
@@ -195,7 +195,7 @@ Fields<RankFacts> declared() {
 }
 template <>
 Fields<RankStory> declared() {
-  return {"RankStory", "What a rank says after everything else.", "accept/stages/measure_acceptance.h", {
+  return {"RankStory", "Last message of a rank, after everything else.", "accept/stages/measure_acceptance.h", {
     {"transport", &RankStory::transport, "", "what carried its bytes"},
     {"gpu", &RankStory::gpu, "", "how its GPU fared"},
   }};
@@ -522,7 +522,7 @@ class AcceptanceRank {
 template <>
 Fields<AcceptanceEffort> declared() {
   using E = AcceptanceEffort;
-  return {"AcceptanceEffort", "How much the ranks measure.", "accept/stages/measure_acceptance.h", {
+  return {"AcceptanceEffort", "Effort that the ranks make.", "accept/stages/measure_acceptance.h", {
     {"matrix", &E::matrix, "", "rows and columns of the products", check_positive},
     {"device_rounds", &E::device_rounds, "", "rounds of what devices do", check_positive},
     {"iterations", &E::iterations, "", "of each collective", check_positive},

@@ -33,7 +33,7 @@ struct AcceptanceEffort {
   std::int64_t memory_bytes = std::int64_t{32} << 20;  ///< that are copied to measure a rank's memory
 };
 
-/// What `wanted` asks for; `full`: of collectives so many that tails can be rated.
+/// Effort for what `wanted` asks for; `full`: so many collectives that tails can be rated.
 AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full);
 inline constexpr int kOpsOfAPair = 5;
 inline constexpr int kBesideIterations = 3;  ///< of each collective, that warm up or check data

@@ -65,8 +65,8 @@ struct Rounds {
 /// FLOP/s of fp32 products of two square matrices of `rows` rows. Takes 3 such matrices of device memory.
 accept::DeviceRounds measure_products(int rows, const Rounds& rounds);
 
-/// Bytes a second, read and written, of copies of `bytes` of its memory. Takes twice as much. Of a device that does not
-/// compute nothing is measured.
+/// Bytes a second, read and written, of copies of `bytes` of its memory. Takes twice as much. On a device that does
+/// not compute nothing is measured.
 accept::DeviceRounds measure_memory(std::int64_t bytes, const Rounds& rounds);
 
 /// Bytes a second, read and written by the processors, of copies of `bytes` of a host's memory to other memory of it,

@@ -38,7 +38,7 @@
 namespace fsdpbench::app {
 namespace {
 
-/// What the calibration is asked about once it is there.
+/// A run that the finished calibration predicts, to see how far it misses.
 struct CalibratingRun {
   engine::Setup setup;
   account::RunMetrics metrics;
@@ -54,7 +54,7 @@ CalibratingRun add_run(engine::Setup setup, const std::vector<trace::RankTrace>&
   return {std::move(setup), metrics};
 }
 
-/// What the times are of, for people.
+/// Name of the machine that the times are of, for people.
 std::string machine_name(const World& world, const config::RunConfig& c) {
   if (!c.simulate.cluster.empty()) return c.simulate.cluster;
   std::string name = world.simulated() ? "a computed clock" : world.cpu;

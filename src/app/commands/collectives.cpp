@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kCollectivesService = "collectives";  // the command's name
 
-/// What nccl-tests take from the environment. Throws ConfigError where leaving it out would measure something else.
+/// Limit of nccl-tests' environment. Throws ConfigError where ignoring another variable would measure something else.
 std::optional<double> least_bus_bandwidth(const launch::Environment& environment) {
   for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"}) {
     if (environment(name) == nullptr) continue;

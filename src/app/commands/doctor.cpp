@@ -31,7 +31,7 @@ std::string launch_text() {
                      placement->local_rank, placement->local_ranks, placement->source);
 }
 
-/// What `doctor --json` prints.
+/// Data of `doctor --json`.
 struct Examined {
   MachineFacts facts;
   backend::Facts backend;
@@ -44,7 +44,7 @@ template <>
 Fields<Examined> declared() {
   using E = Examined;
   using F = MachineFacts;
-  return {"Machine", "What `doctor --json` prints ([doctor.md](doctor.md)).", "hardware/machine_facts.h", {
+  return {"Machine", "Output of `doctor --json` ([doctor.md](doctor.md)).", "hardware/machine_facts.h", {
     {"schema_version", [](const E&) { return 1; }, "", "version of this format"},
     {"program", [](const E&) { return version_line(); }, "", "version of this program"},
     {"cpu", via(&E::facts, &F::cpu), "", "name of the processor"},

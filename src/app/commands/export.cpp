@@ -59,7 +59,7 @@ Table key_table(const dialects::Dialect& target, const dialects::Export& made) {
   return table;
 }
 
-/// What a reader of the files must know, also where they are not printed.
+/// Warnings that a reader of the files needs, also where the files are not printed.
 void say_losses(const dialects::Dialect& target, const dialects::Export& made) {
   for (const dialects::KeyFate& key : made.with(dialects::Fate::lost)) {
     console().warning(fmt::format("{} has no word for {} = {}: {}", target.name, key.key, key.value, key.said.text));

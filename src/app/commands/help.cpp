@@ -61,7 +61,7 @@ profile that it was made with. The keys that most people set:
 Set them in a profile, or for one call with --set fsdp.backward_prefetch=none.
 )";
 
-/// What the keys of a section are about.
+/// Subject of each section of keys.
 constexpr std::array<std::pair<const char*, const char*>, 12> kSections{{
     {"model", "the network: a preset, or its sizes"},
     {"data", "what it is trained on"},

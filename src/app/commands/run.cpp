@@ -189,7 +189,7 @@ Examples
   fsdpbench simulate --hlo compiled.hlo.txt --cluster dgx-h100
 )";
 
-/// What run and simulate share beside the profile.
+/// Options that run and simulate share, beside the profile.
 void take_run_options(Command& command, RunArguments& run) {
   command.out(run.out, run.overwrite, "Result folder; default: runs/<profile>-<date-time>");
   command.ranks(run.overrides, "The same as --set mesh.ranks=N; must agree with a launcher's count");

@@ -45,7 +45,7 @@ struct SweepArguments {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// How far the sweep is, and how long the rest will take at the mean speed so far.
+/// Line of progress of the sweep, and how long the rest will take at the mean speed so far.
 class SweepProgress {
  public:
   SweepProgress(const SweepGrid& grid, std::size_t missing) : grid_(grid), missing_(missing) {}
@@ -107,7 +107,7 @@ bool lacked_resources(const LoggedTrial& logged) {
   return !logged.trial && logged.exit_code == static_cast<int>(ExitCode::no_resources);
 }
 
-/// Which trials are there, and which cells have failed.
+/// Trials that are there, and cells that have failed.
 struct State {
   std::set<std::pair<std::string, std::uint64_t>> done;
   std::set<std::string> failed;

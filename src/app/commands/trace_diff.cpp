@@ -150,7 +150,7 @@ struct DiffFile {
 template <>
 Fields<foreign::PartChange> declared() {
   using C = foreign::PartChange;
-  return {"PartChange", "How one part of a step differs between two jobs, means over ranks and steps.", "foreign/diff_jobs.h", {
+  return {"PartChange", "Difference in one part of a step between two jobs, means over ranks and steps.", "foreign/diff_jobs.h", {
     {"part", &C::cause, "", "`computation`, or why nothing was computed; `step` for the whole"},
     {"op", &C::op, "", "the kernel, collective or copy; absent: all", if_any},
     {"a_ms", &C::a_ms, "ms", "time in A's step"},

@@ -61,8 +61,7 @@ void say_in_words(const foreign::Recognition& found, config::RunConfig changed, 
   }
 }
 
-/// What the step would take without each cause, and what each setting would bring: where the job's rows are records of
-/// a schedule.
+/// Times of the step without each cause and with each other setting, where the job's rows are records of a schedule.
 void replay(ExplainedJob& explained) {
   explained.not_replayed_because = held_up_because(explained.job, explained.explanation);
   if (!explained.not_replayed_because.empty()) return;

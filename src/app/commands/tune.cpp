@@ -215,7 +215,7 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
   throw ConfigError(nothing_fits(space, budget, tune::search(space, machine, options)));
 }
 
-/// Where op times come from: a finished run, which must live on, or what the configuration names.
+/// Source of op times: a finished run, which must live on, or what the configuration names.
 struct TunedOn {
   TunedOn(const TuneArguments& arguments, const config::RunConfig& config, std::optional<TracedJob>& traced) {
     if (arguments.from.empty()) {
@@ -243,7 +243,7 @@ struct TunedOn {
   tune::NeedOf need_of;  ///< on a cluster: memory under PyTorch's allocator
 
  private:
-  /// What `--from` named must have been the same training, and of dtypes that were measured.
+  /// Throws unless the runs that `--from` named were the same training, with dtypes that were measured.
   static void check_same(const TuneArguments& arguments, const config::RunConfig& was,
                          const config::RunConfig& config) {
     const std::string& from = arguments.from.front();
@@ -408,7 +408,7 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
                  .overwrite = true});
 }
 
-/// What all of these systems can be told.
+/// Tells whether all of these systems have words for a configuration.
 std::function<bool(const config::RunConfig&)> said_by(const std::vector<const dialects::Dialect*>& targets,
                                                       const config::RunConfig& in_force) {
   std::vector<dialects::Sayable> systems;

@@ -91,7 +91,7 @@ class PcieKernels final : public EmulatedKernels {
 class LaneWorker;
 class EmulatedKernels;
 
-/// Makes the Kernels of one lane, on that lane's thread.
+/// Function that makes the Kernels of one lane, on that lane's thread.
 using KernelsFactory = std::function<std::unique_ptr<Kernels>()>;
 
 /// A collective: writes the whole stamp itself, for only it knows when its turn comes and ends.

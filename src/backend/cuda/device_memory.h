@@ -175,7 +175,7 @@ class FixedMemory : public DeviceMemory {
 /// registration maps the whole region for all ranks of a communicator.
 class ArenaMemory : public DeviceMemory {
  public:
-  /// Makes the other memory, of so many bytes, in which each category has a part of its own, too.
+  /// Function that makes the other memory, of so many bytes, in which each category has a part of its own, too.
   using MakeOthers = std::function<std::unique_ptr<DeviceMemory>(std::int64_t bytes)>;
   /// `bytes`: what each category needs of a range of its own; of those in the region there is never more.
   ArenaMemory(const LaneStreams& streams, const CategoryBytes& bytes, bool poison, const MakeOthers& others);

@@ -86,7 +86,7 @@ struct Remedies {
   std::string keep_after_forward, keep_after_backward, prefetch_less, no_reentrant;
 };
 
-/// What a host takes to issue what a training does: microseconds on the machine that they were measured on.
+/// Times in which a host issues a training's kernels, in microseconds on the machine that they were measured on.
 struct HostTimes {
   double step = 0;                            ///< loop, embedding, head and loss
   double forward = 0, backward = 0;           ///< a block, beside the launches of its kernels

@@ -37,7 +37,7 @@ inline Bytes random_elements(std::int64_t count, DType dtype, unsigned seed) {
   return bytes;
 }
 
-/// What a kernel works on: some arrays, of which it may read and write all.
+/// Array of a kernel, which may read and write all of it.
 struct Array {
   Bytes content;
   std::int64_t shift = 0;  ///< bytes behind a 16-byte boundary

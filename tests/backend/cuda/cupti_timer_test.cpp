@@ -44,7 +44,7 @@ TEST_F(CuptiTest, WhatMustComeBeforeTheCallbacksIsSetOnceForAllSessions) {
   EXPECT_EQ(cupti::count_of("cuptiSubscribe"), 3);
 }
 
-/// Of all calls that CUPTI knows, those that leave a record.
+/// Calls known to CUPTI that leave a record.
 std::vector<std::pair<CUpti_ActivityKind, CUpti_CallbackId>> recorded_calls() {
   std::vector<std::pair<CUpti_ActivityKind, CUpti_CallbackId>> all;
   for (const CallKind& of : kCallKinds) {

@@ -1,4 +1,4 @@
-// What every backend must do, on the CUDA backend with imagined GPUs.
+// The conformance suites on the CUDA backend with imagined GPUs.
 
 #include "backend/conformance.h"
 #include "backend/copy_kernels.h"

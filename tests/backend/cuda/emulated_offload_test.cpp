@@ -199,7 +199,7 @@ class HostStandIn : public testing::Test {
 };
 
 TEST_F(HostStandIn, AHostFunctionRunsInOrderOnAnotherThreadAndMayNotCallCuda) {
-  struct Seen {
+  struct Called {
     std::thread::id thread;
     cudaError_t error = cudaSuccess;
     int value = 0;
@@ -207,9 +207,9 @@ TEST_F(HostStandIn, AHostFunctionRunsInOrderOnAnotherThreadAndMayNotCallCuda) {
   void* memory = nullptr;
   ASSERT_EQ(cudaHostAlloc(&memory, 4, cudaHostAllocPortable | cudaHostAllocMapped), cudaSuccess);
   ASSERT_EQ(cudaMemsetAsync(memory, 1, 4, stream_), cudaSuccess) << "pinned memory may be filled in a stream's order";
-  std::pair<Seen*, void*> both{&seen, memory};
+  std::pair<Called*, void*> both{&seen, memory};
   const auto function = [](void* data) {
-    auto& [what, from] = *static_cast<std::pair<Seen*, void*>*>(data);
+    auto& [what, from] = *static_cast<std::pair<Called*, void*>*>(data);
     what->thread = std::this_thread::get_id();
     what->value = *static_cast<int*>(from);
     void* more = nullptr;

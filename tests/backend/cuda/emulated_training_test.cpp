@@ -37,7 +37,7 @@ TEST_P(EmulatedCudaTraining, LearnsWhatTheCpuBackendLearns) {
   expect_whole_trace(config, cuda);
 }
 
-/// What one device of a run says of `name`.
+/// Fact `name` of the first device of a run.
 std::string fact(const Measurement& m, const std::string& name) {
   for (const auto& [known, value] : m.devices.front()) {
     if (known == name) return value;
@@ -109,7 +109,7 @@ TEST(EmulatedCudaBits, AreTheSameAgainAndHaveADigestIfTheyShall) {
   EXPECT_EQ(run_cuda(config).parameters_digest, first.parameters_digest);
 }
 
-/// Of one step of one rank, by name.
+/// Launches of one step of one rank, by name.
 std::map<std::string, int> launches_of(const RunConfig& config) {
   std::mutex mutex;
   std::map<std::string, int> launches;
@@ -136,7 +136,7 @@ TEST(EmulatedCudaLaunches, ResidualsAreAddedByProductsQueriesTurnWithKeysAndNorm
   EXPECT_EQ(launches["rms_norm_backward"], 2 * (2 * config.model.layers + 1)) << "with sums of weights' gradients";
 }
 
-// Of three products and of two one each, in forward and for both gradients; and nothing is copied for it.
+// Three products and two products become one each, in forward and for both gradients; and nothing is copied for it.
 TEST(EmulatedCudaLaunches, FusedProjectionsAreFewerProductsAndNoCopies) {
   RunConfig config = tiny_training(1);
   config.device.deterministic = true;  // the first algorithm, and no other is tried
@@ -153,7 +153,7 @@ TEST(EmulatedCudaLaunches, FusedProjectionsAreFewerProductsAndNoCopies) {
   }
 }
 
-/// Of two bf16 steps on one rank.
+/// Launches of two bf16 steps on one rank.
 std::map<std::string, int> launches_in_bf16(const std::function<void(RunConfig&)>& change) {
   RunConfig config = tiny_training(1);
   config.fsdp.param_dtype = DType::bf16;

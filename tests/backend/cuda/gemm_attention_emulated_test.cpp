@@ -1,4 +1,4 @@
-// What is promised of the GPU's matrix products and attention beyond the conformance suite, on the fakes of CUDA's
+// Promises of the GPU's matrix products and attention beyond the conformance suite, on the fakes of CUDA's
 // libraries.
 
 #include <cuda_runtime_api.h>

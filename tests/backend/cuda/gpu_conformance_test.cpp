@@ -1,4 +1,4 @@
-// What every backend must do, on the CUDA backend with this machine's GPUs, through the plugin.
+// The conformance suites on the CUDA backend with this machine's GPUs, through the plugin.
 
 #include "backend/conformance.h"
 #include "backend/cuda/gpu_support.h"

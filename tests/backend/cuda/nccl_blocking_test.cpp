@@ -72,7 +72,7 @@ TEST_F(NcclBlockingTest, WhatNcclRefusesIsSaidWithItsWords) {
               MatchesRegex("rank 1: ncclCommInitRankConfig of group world failed: .*no socket.*"));
 }
 
-/// What a guard says at the end, and the wait for it.
+/// Messages of a guard at the end, and the wait for them.
 class LastWords {
  public:
   std::function<void(const std::string&)> keep() {

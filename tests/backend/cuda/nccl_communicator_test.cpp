@@ -15,7 +15,7 @@ class NcclCommunicatorTest : public NcclTest {
   }
 };
 
-/// What `reduce` makes of each rank's values_of<T>(rank, 0, ranks * count), at ranks in order.
+/// Checks what `reduce` makes of each rank's values_of<T>(rank, 0, ranks * count), at ranks in order.
 template <class T>
 void check_reductions(int ranks, std::int64_t count, float scale, float used_scale) {
   NcclRun{.ranks = ranks}.run([&](NcclRankContext& rank) {

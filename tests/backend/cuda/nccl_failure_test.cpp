@@ -1,4 +1,4 @@
-// What ends a run: errors of NCCL, ops that hang, failures elsewhere, and an abort that hangs itself.
+// Ends of a run: errors of NCCL, ops that hang, failures elsewhere, and an abort that hangs itself.
 
 #include <atomic>
 #include <condition_variable>

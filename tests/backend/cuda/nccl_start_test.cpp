@@ -1,4 +1,4 @@
-// What happens before the first communicator: versions, the id.
+// Steps before the first communicator: versions, the id.
 
 #include <cstdlib>
 #include <map>

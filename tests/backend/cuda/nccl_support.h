@@ -93,7 +93,7 @@ class TestLanes : public LaneAccess {
   std::function<void()> check_;
 };
 
-/// What the body of one rank works with.
+/// Context of one rank's body.
 struct NcclRankContext {
   int rank = 0;
   TestLanes& lanes;

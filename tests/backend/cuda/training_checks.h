@@ -1,6 +1,6 @@
 #pragma once
 
-// What a training on the CUDA backend must give, on imagined GPUs and on real ones.
+// Results that a training on the CUDA backend must have, on imagined GPUs and on real ones.
 
 #include <gtest/gtest.h>
 

@@ -64,7 +64,7 @@ std::vector<float> ramp(std::int64_t count) {
   return values;
 }
 
-/// What an update of `count` parameters leaves in all that it writes, by kernels of so many threads.
+/// All that an update of `count` parameters writes, by kernels of so many threads.
 std::vector<std::vector<float>> updated(Kernels& kernels, std::int64_t count) {
   std::vector<float> p = ramp(count), g = ramp(count), m = ramp(count), v = ramp(count), sum = ramp(count), copy(count);
   for (float& x : v) x *= x;

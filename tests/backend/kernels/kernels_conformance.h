@@ -1,6 +1,6 @@
 #pragma once
 
-// What every backend's kernels must compute, against float64 references, in fp32 and bf16. Written once; a backend
+// Results that every backend's kernels must have, against float64 references, in fp32 and bf16. Written once; a backend
 // instantiates the suite with a function that makes its KernelHost:
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, KernelsConformance,

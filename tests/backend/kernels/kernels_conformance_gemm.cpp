@@ -74,7 +74,7 @@ TEST_P(KernelsConformance, GemmAddsWhatLiesElsewhere) {
   }
 }
 
-// What lies between the rows, NaN here, is neither read nor written.
+// Elements between the rows, NaN here, are neither read nor written.
 TEST_P(KernelsConformance, GemmOfSlicesOfLargerMatrices) {
   constexpr std::int64_t kRows = 12, kColumns = 10, kDepth = 9;
   const auto sliced = [&](std::int64_t rows, std::int64_t columns, std::int64_t stride) {

@@ -255,7 +255,7 @@ TEST_P(KernelsConformance, Embedding) {
   }
 }
 
-/// Of a common token the rows are summed kEmbeddingChunk at a time: ones that a sum would lose if it had begun with a
+/// The rows of a common token are summed kEmbeddingChunk at a time: ones that a sum would lose if it had begun with a
 /// large number are not lost.
 TEST_P(KernelsConformance, EmbeddingSumsCommonTokensInChunks) {
   constexpr std::int64_t kWidth = 40, kOften = 3 * kEmbeddingChunk + 1, kVocab = 5;
@@ -308,7 +308,7 @@ TEST_P(KernelsConformance, BiasAndItsGradient) {
   }
 }
 
-// What backward leaves for the reduction: the same sums, rounded or not.
+// Gradients that backward leaves for the reduction: the same sums, rounded or not.
 TEST_P(KernelsConformance, GradientsOfParametersInFp32AreThoseBeforeRounding) {
   constexpr std::int64_t kRows = 70, kVocab = 13;
   for (const std::int64_t width : {37, 40, 520}) {

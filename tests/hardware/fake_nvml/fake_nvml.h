@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-/// What a test plans for the stand-in of NVIDIA's management library. All calls are thread-safe.
+/// Plans of a test for the stand-in of NVIDIA's management library. All calls are thread-safe.
 namespace fake_nvml {
 
 struct Gpu {

@@ -34,7 +34,7 @@ class PinnedRanges {
   std::vector<std::span<const std::byte>> ranges_;
 };
 
-/// Which elements of an array lie on 16-byte boundaries: first, first + period, …
+/// Elements of an array that lie on 16-byte boundaries: first, first + period, …
 struct Boundaries {
   std::int64_t period = 1;
   std::int64_t first = 0;

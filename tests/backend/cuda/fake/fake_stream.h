@@ -1,6 +1,6 @@
 #pragma once
 
-// What the fakes of CUDA's libraries and the tests may ask of the fake CUDA runtime (cudart/), beside CUDA's own
+// Calls that the fakes of CUDA's libraries and the tests may make of the fake CUDA runtime (cudart/), beside CUDA's own
 // functions. A GPU is imagined: its streams are threads of this process, its memory is the host's.
 
 #include <cuda_runtime_api.h>
@@ -10,7 +10,7 @@
 
 namespace fake {
 
-/// What kind of work a stream does, for the fake profiler.
+/// Kind of work on a stream, for the fake profiler.
 enum class WorkKind { other, kernel, copy, fill };
 struct WorkLabel {
   WorkKind kind = WorkKind::kernel;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the opaque descriptors of the fake cuBLASLt point to. Only the attributes that the backend sets exist: any other
+// Opaque descriptors of the fake cuBLASLt. Only the attributes that the backend sets exist: any other
 // is CUBLAS_STATUS_NOT_SUPPORTED.
 
 #include <cublasLt.h>

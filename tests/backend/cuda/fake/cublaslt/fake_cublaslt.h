@@ -1,12 +1,12 @@
 #pragma once
 
-// What tests may ask of the fake cuBLASLt beside cuBLASLt's functions. Thread-safe.
+// Questions that tests may ask the fake cuBLASLt beside cuBLASLt's functions. Thread-safe.
 
 #include <cstdint>
 
 namespace fake {
 
-/// What was multiplied since lt_reset().
+/// Counts of products since lt_reset().
 struct LtCounts {
   std::int64_t products = 0;
   /// bf16 products with a matrix whose columns do not all begin at multiples of 16 bytes: tensor cores are then fed in

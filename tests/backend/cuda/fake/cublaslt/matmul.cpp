@@ -26,7 +26,7 @@ using fake::LtMatmul;
 
 constexpr std::uint32_t kWorkspaceAlignment = 256;
 
-/// What cublasLtMatmulAlgo_t's words hold.
+/// Words of a cublasLtMatmulAlgo_t.
 struct Algorithm {
   std::uint64_t problem;    ///< fingerprint of what it was made for
   std::uint64_t any_order;  ///< of the sum

@@ -44,7 +44,7 @@ class Recording {
 }  // namespace
 }  // namespace fake
 
-/// What a cudaEvent_t points to.
+/// Object behind a cudaEvent_t.
 struct CUevent_st {
   unsigned flags = 0;
   int device = 0;

@@ -4,7 +4,7 @@
 
 namespace fake {
 
-/// What the CUDA function `name` must return instead of doing its work: an injected failure, or that the calling
+/// Error that the CUDA function `name` must return instead of doing its work: an injected failure, or that the calling
 /// thread's GPU is broken; cudaSuccess: go on.
 cudaError_t fault(const char* name);
 /// As fault(), for calls about something of `device`.

@@ -48,7 +48,7 @@ std::int64_t padded(std::size_t bytes) {
   return static_cast<std::int64_t>((std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
 }
 
-/// Of the GPU: what is not of pools, and what pools have reserved, used or not. The lock is held.
+/// Bytes of the GPU that are not of pools, and those that pools have reserved, used or not. The lock is held.
 std::int64_t taken_bytes(int device) {
   std::int64_t bytes = memory().live[device];
   for (const CUmemPoolHandle_st* const pool : memory().pools) {

@@ -5,7 +5,7 @@
 
 namespace fake {
 
-/// What has been issued before something, for certain: of each stream so many marks.
+/// Work that has been issued before something, for certain: of each stream so many marks.
 using Marks = std::map<std::uint64_t, std::int64_t>;
 
 /// The order among streams, and the host, that the calls of CUDA made so far enforce. Streams by Stream::id().

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-/// What a cudaMemPool_t points to: memory that streams take and give back in their order, as the CUDA C++ Programming
+/// Object behind a cudaMemPool_t: memory that streams take and give back in their order, as the CUDA C++ Programming
 /// Guide has it ("Stream Ordered Memory Allocator"). It takes chunks of whole granules from the GPU and keeps them; a
 /// block is a piece of a chunk. What was freed on one stream goes to another only if the attributes of the pool allow
 /// it: after an event that the other waited for (reuse follows event dependencies), when it is done (opportunistic),

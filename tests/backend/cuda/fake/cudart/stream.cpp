@@ -13,7 +13,7 @@
 #include "backend/cuda/fake/cudart/faults.h"
 #include "base/clock.h"
 
-/// What a cudaStream_t points to.
+/// Object behind a cudaStream_t.
 struct CUstream_st {
   std::shared_ptr<fake::Stream> stream;
 };

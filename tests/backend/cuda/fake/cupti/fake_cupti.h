@@ -21,12 +21,12 @@ fsdpbench::backend::cuda::CuptiApi api();
 /// As new: nothing registered, enabled, recorded or going to fail. Nothing may run.
 void reset();
 
-// What happened.
+// Questions about the past.
 /// Names of CUPTI's functions in the order of their calls; with the kind for enable and disable ("enable 10").
 std::vector<std::string> calls();
 int count_of(const std::string& call);
 
-// What will happen.
+// Orders for the future.
 /// Every call of `function` ("cuptiSubscribe") fails with `status` until reset().
 void fail(const std::string& function, CUptiResult status);
 void set_version(std::uint32_t version);
@@ -47,7 +47,7 @@ bool records(CUpti_ActivityKind kind, CUpti_CallbackId id);
 
 // Recording. Everything is kept until a flush brings it in, in buffers of the program's.
 std::uint32_t new_correlation();
-/// What the calling thread pushed last; 0: nothing.
+/// Number that the calling thread pushed last; 0: none.
 std::uint64_t pushed_id();
 template <typename Record>
 void record(const Record& r);
@@ -55,10 +55,10 @@ void record_bytes(std::vector<std::uint8_t> bytes);
 /// A kernel launched by this thread now, with records of owner (if an id is pushed), call and kernel. Returns its
 /// correlation.
 std::uint32_t launch_kernel(const WorkFacts& facts);
-/// The same by cudaLaunchKernelExC, which calls the driver's cuLaunchKernelEx: both calls are recorded, under one
+/// A launch by cudaLaunchKernelExC, which calls the driver's cuLaunchKernelEx: both calls are recorded, under one
 /// number as CUPTI documents it or under one each, and the kernel is the inner one's.
 void launch_kernel_by_driver(const WorkFacts& facts, bool one_number);
-/// What is recorded and not yet delivered comes in another order.
+/// Records that are not yet delivered come in another order.
 void shuffle(unsigned seed);
 /// It never comes.
 void discard();

@@ -11,7 +11,7 @@
 
 namespace fake {
 
-/// What a test says of a piece of work and of the call that made it. Times in nanoseconds.
+/// Facts of a piece of work and of the call that made it. Times in nanoseconds.
 struct WorkFacts {
   const char* name = "kernel";  ///< must stay valid
   std::uint32_t device = 0;

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Of the sanitizers' runtimes; absent in other builds.
+// From the sanitizers' runtimes; absent in other builds.
 extern "C" {
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void** save, const void* stack, std::size_t bytes);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void* saved, const void** stack, std::size_t* bytes);

@@ -11,7 +11,7 @@
 
 namespace fake {
 
-// What CUDA calls by these names, of the thread that runs.
+// Variables that CUDA calls by these names, of the thread that runs.
 extern constinit thread_local uint3 threadIdx;
 extern constinit thread_local uint3 blockIdx;
 extern constinit thread_local uint3 blockDim;
@@ -27,7 +27,7 @@ void check_launch(const char* name, dim3 grid, dim3 block, std::size_t parameter
 /// others that never come. `name` is the kernel's.
 void run_grid(const char* name, dim3 grid, dim3 block, const std::function<void()>& thread);
 
-/// Of the running thread in its warp.
+/// Place of the running thread in its warp.
 int lane();
 /// Returns when all threads of the block, or of the warp, that have not ended are there. All must come to the same
 /// kind.

@@ -10,7 +10,7 @@ namespace fake {
 /// Ends the program with a sentence unless all lanes are named: the kernels only exchange among whole warps.
 void check_whole_warp(unsigned lanes);
 
-/// What `lane` of the warp brought as its `value`. All lanes call it.
+/// Value that `lane` of the warp brought. All lanes call it.
 template <class T>
 T of_lane(unsigned lanes, T value, int lane) {
   static_assert(sizeof(T) <= 16);

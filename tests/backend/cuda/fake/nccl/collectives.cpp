@@ -57,7 +57,7 @@ void reduce(const Op& op, const Call& call, std::size_t first, std::vector<char>
   }
 }
 
-/// What `rank` gets out of the collective.
+/// Bytes that `rank` gets out of the collective.
 std::vector<char> result_of(const Op& op, int rank) {
   const Call& call = op.calls.at(rank);
   const std::size_t bytes = call.count * size_of(call.type);
@@ -153,7 +153,7 @@ void perform(ncclComm_t comm, std::int64_t number, const Call& call) {
   all.changed.notify_all();
 }
 
-/// What NCCL does for a collective on a thread of its own: the first one of a communicator connects it, which takes
+/// NCCL's work for a collective on a thread of its own: the first one of a communicator connects it, which takes
 /// all ranks; then the kernel is launched.
 ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, const Call& call, ncclComm_t comm,
                     std::int64_t number, cudaStream_t stream) {
@@ -186,7 +186,7 @@ ncclResult_t enqueue(const char* function, const char* kernel, const Call& call,
   return returned(lock, comm, ncclInProgress);
 }
 
-/// What the sum over `comm`'s ranks is multiplied by; the lock is not held.
+/// Factor of the sum over `comm`'s ranks; the lock is not held.
 float scale_of(ncclRedOp_t op, ncclComm_t comm) {
   const std::lock_guard lock(state().mutex);
   if (op == ncclAvg) return 1.0F / static_cast<float>(comm->group->size);
@@ -196,7 +196,7 @@ float scale_of(ncclRedOp_t op, ncclComm_t comm) {
   return known ? known->second : 0.0F;
 }
 
-/// What the calling thread has said since ncclGroupStart.
+/// Calls of the calling thread since ncclGroupStart.
 struct OpenGroup {
   bool open = false;
   ncclComm_t comm = nullptr;

@@ -59,7 +59,7 @@ ncclComm_t make_stillborn(ncclComm_t parent) {
   return child;
 }
 
-/// What NCCL does for a split on a thread of its own. The child is there before its parent's job is over, also where
+/// NCCL's work for a split on a thread of its own. The child is there before its parent's job is over, also where
 /// that has failed, and says nothing of it.
 ncclResult_t split(std::unique_lock<std::mutex>& lock, ncclComm_t parent, ncclComm_t* result, bool blocking) {
   Group& group = *parent->group;

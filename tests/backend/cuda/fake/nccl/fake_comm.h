@@ -119,11 +119,11 @@ ncclResult_t misuse(const char* function, const std::string& what);
 /// Success if `comm` lives and its last call is over, which is when it may be used.
 ncclResult_t usable(const char* function, ncclComm_t comm);
 ncclResult_t progress(ncclComm_t comm);
-/// What NCCL does for a call on a thread of its own. It has the lock, and may leave it to wait.
+/// NCCL's work for a call on a thread of its own. It has the lock, and may leave it to wait.
 using Job = std::function<ncclResult_t(std::unique_lock<std::mutex>& lock)>;
 /// `comm` is in progress until `job` is over, and `polls` questions more; then it has the error that `job` returned.
 void begin(ncclComm_t comm, Job job);
-/// What a call that began a job returns: `at_once`, or of a blocking communicator the job's end, which it waits for.
+/// Result of a call that began a job: `at_once`, or of a blocking communicator the job's end, which it waits for.
 ncclResult_t returned(std::unique_lock<std::mutex>& lock, ncclComm_t comm, ncclResult_t at_once);
 /// In a job: waits until `ready`; false if the communicator was aborted before.
 bool wait(std::unique_lock<std::mutex>& lock, ncclComm_t comm, const std::function<bool()>& ready);

@@ -11,7 +11,7 @@
 
 namespace fake::nccl {
 
-/// What has been called since reset().
+/// Counts of calls since reset().
 struct Counts {
   int made = 0;  ///< communicators, by init and split
   int destroyed = 0;
@@ -30,7 +30,7 @@ std::string misuses();
 /// The configuration of the communicator made last.
 ncclConfig_t last_config();
 
-/// What ncclGetVersion says; the header's version after reset().
+/// Answer of ncclGetVersion; the header's version after reset().
 void set_version(int version);
 /// How often ncclCommGetAsyncError says ncclInProgress after a call that takes time; 3 after reset().
 void set_polls(int polls);
