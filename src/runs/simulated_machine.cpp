@@ -255,7 +255,7 @@ clock::Forecast SimulatedMachine::forecast(const schedule::Training& training, c
 }
 
 std::optional<double> SimulatedMachine::doubt(const schedule::Training& /*training*/, double gain) const {
-  // Of the 55 published pairs of trainings of one model on one GPU that differ in settings, 53 are within 13 % of
+  // 53 of the 55 published pairs of trainings of one model on one GPU that differ in settings are within 13 % of
   // the predicted ratio, whatever it is; of small gains so much is known that most are there (docs/published.md).
   constexpr double kMost = 0.13, kOfGain = 0.6;
   return accuracy_ ? std::min(kMost, kOfGain * std::abs(gain)) : 0;
