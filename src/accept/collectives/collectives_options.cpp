@@ -94,75 +94,75 @@ std::vector<Reduction> reductions_named(const std::string& value) {
   throw ConfigError("expected sum, avg or all; FSDP's gradients are reduced by no others");
 }
 
-using A = CollectivesArguments;
+using Arguments = CollectivesArguments;
 using Text = std::string;
 
 template <auto kWhere>
-void size(A& a, const Text& v) {
+void size(Arguments& a, const Text& v) {
   a.*kWhere = size_named(v);
 }
 template <auto kWhere>
-void flag(A& a, const Text& v) {
+void flag(Arguments& a, const Text& v) {
   a.*kWhere = switched_on(v);
 }
 template <auto kWhere>
-void text(A& a, const Text& v) {
+void text(Arguments& a, const Text& v) {
   a.*kWhere = v;
 }
 template <auto kWhere, int kLeast>
-void count(A& a, const Text& v) {
+void count(Arguments& a, const Text& v) {
   a.*kWhere = count_of(v, kLeast);
 }
 template <auto kWhere, auto kLeast, auto kMost>
-void number(A& a, const Text& v) {
+void number(Arguments& a, const Text& v) {
   a.*kWhere = number_in<std::common_type_t<decltype(kLeast), decltype(kMost)>>(v, kLeast, kMost);
 }
-void no_kernels(A&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }
+void no_kernels(Arguments&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }
 
 // clang-format off
 constexpr CollectivesOption kOptions[]{
-    {"-b,--minbytes", "SIZE", "Smallest size; 32M", false, size<&A::least_bytes>},
-    {"-e,--maxbytes", "SIZE", "Largest size; default: the smallest", false, size<&A::most_bytes>},
-    {"-i,--stepbytes", "SIZE", "From one size to the next, without -f; 1M", false, size<&A::step_bytes>},
-    {"-f,--stepfactor", "N", "Each size is N times the one before", false, number<&A::step_factor, 1L, 1L << 20>},
-    {"-n,--iters", "N", "Timed iterations; 20", false, count<&A::iterations, 1>},
-    {"-w,--warmup_iters", "N", "Iterations before those; 1", false, count<&A::warmup, 0>},
-    {"-m,--agg_iters", "N", "Collectives per iteration; 1", false, count<&A::aggregate, 1>},
-    {"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false, count<&A::cycles, 0>},
-    {"-c,--check", "N", "Check data before timing and in N iterations after; 1; 0: never", false, count<&A::checks, 0>},
-    {"--check-all", "0|1", "Check timed iterations, too; each is then timed alone", true, flag<&A::check_all>},
-    {"-o,--op", "OP", "sum, avg or all; sum", false, [](A& a, const Text& v) { a.reductions = reductions_named(v); }},
-    {"-d,--datatype", "TYPE", "float, bfloat16, all; int32 and double are only moved; float", false, [](A& a, const Text& v) { a.dtypes = dtypes_named(v); }},
-    {"-r,--root", "RANK", "Root of broadcast; 0", false, count<&A::root, 0>},
-    {"-t,--nthreads", "N", "Without a launcher: -t times -g ranks; 1", false, number<&A::threads, 1, 1 << 20>},
-    {"-g,--ngpus", "N", "Without a launcher: -t times -g ranks; 1", false, number<&A::gpus, 1, 1 << 20>},
-    {"-a,--average", "0|1|2|3", "Time of rank 0, mean, least or most of all ranks; 3 (nccl-tests: 1)", false, [](A& a, const Text& v) { a.over_ranks = static_cast<OverRanks>(number_in(v, 0, 3)); }},
-    {"-I,--per_iter_timing", "0|1", "Columns of single iterations: i_min i_max i_p99 i_cv%", true, flag<&A::per_iteration>},
-    {"-K,--per_iter_skip", "N", "First iterations that these columns leave out; 0", false, count<&A::skip, 0>},
-    {"-S,--report_timestamps", "0|1", "End each line with the time of its measurement", true, flag<&A::timestamps>},
-    {"-C,--report_cputime", "0|1", "Report the time that the host takes to issue an iteration", true, flag<&A::host_time>},
-    {"-z,--blocking", "0|1|2", "The host waits for each iteration; 1: in a barrier; 0", false, number<&A::blocking, 0, 2>},
-    {"-u,--unalign", "0|1", "Buffers begin one element beyond their alignment", true, flag<&A::unaligned>},
-    {"-T,--timeout", "SECONDS", "End with exit code 5 if a rank waits this long; 0: never", false, number<&A::timeout_s, 0.0, 1e7>},
-    {"-J,--output_file", "FILE", "Write everything as JSON, with the machine and build", false, text<&A::output_file>},
-    {"-R,--local_register", "0|1|2", "NCCL: register buffers not, locally, or as windows; 0", false, number<&A::registration, 0, 2>},
-    {"-x,--cta_policy", "0|1|2", "NCCL: its default CTA policy, efficiency, or zero; 0", false, number<&A::cta_policy, 0, 2>},
-    {"-p,--parallel_init", "0|1", "", false, [](A&, const Text& v) { (void)switched_on(v); }},
-    {"-y,--stream_null", "0", "", false, [](A&, const Text& v) { only(v, "0", "collectives have a lane of their own"); }},
-    {"-G,--cudagraph", "0", "", false, [](A&, const Text& v) { only(v, "0", "FSDP's collectives are issued one by one"); }},
+    {"-b,--minbytes", "SIZE", "Smallest size; 32M", false, size<&Arguments::least_bytes>},
+    {"-e,--maxbytes", "SIZE", "Largest size; default: the smallest", false, size<&Arguments::most_bytes>},
+    {"-i,--stepbytes", "SIZE", "From one size to the next, without -f; 1M", false, size<&Arguments::step_bytes>},
+    {"-f,--stepfactor", "N", "Each size is N times the one before", false, number<&Arguments::step_factor, 1L, 1L << 20>},
+    {"-n,--iters", "N", "Timed iterations; 20", false, count<&Arguments::iterations, 1>},
+    {"-w,--warmup_iters", "N", "Iterations before those; 1", false, count<&Arguments::warmup, 0>},
+    {"-m,--agg_iters", "N", "Collectives per iteration; 1", false, count<&Arguments::aggregate, 1>},
+    {"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false, count<&Arguments::cycles, 0>},
+    {"-c,--check", "N", "Check data before timing and in N iterations after; 1; 0: never", false, count<&Arguments::checks, 0>},
+    {"--check-all", "0|1", "Check timed iterations, too; each is then timed alone", true, flag<&Arguments::check_all>},
+    {"-o,--op", "OP", "sum, avg or all; sum", false, [](Arguments& a, const Text& v) { a.reductions = reductions_named(v); }},
+    {"-d,--datatype", "TYPE", "float, bfloat16, all; int32 and double are only moved; float", false, [](Arguments& a, const Text& v) { a.dtypes = dtypes_named(v); }},
+    {"-r,--root", "RANK", "Root of broadcast; 0", false, count<&Arguments::root, 0>},
+    {"-t,--nthreads", "N", "Without a launcher: -t times -g ranks; 1", false, number<&Arguments::threads, 1, 1 << 20>},
+    {"-g,--ngpus", "N", "Without a launcher: -t times -g ranks; 1", false, number<&Arguments::gpus, 1, 1 << 20>},
+    {"-a,--average", "0|1|2|3", "Time of rank 0, mean, least or most of all ranks; 3 (nccl-tests: 1)", false, [](Arguments& a, const Text& v) { a.over_ranks = static_cast<OverRanks>(number_in(v, 0, 3)); }},
+    {"-I,--per_iter_timing", "0|1", "Columns of single iterations: i_min i_max i_p99 i_cv%", true, flag<&Arguments::per_iteration>},
+    {"-K,--per_iter_skip", "N", "First iterations that these columns leave out; 0", false, count<&Arguments::skip, 0>},
+    {"-S,--report_timestamps", "0|1", "End each line with the time of its measurement", true, flag<&Arguments::timestamps>},
+    {"-C,--report_cputime", "0|1", "Report the time that the host takes to issue an iteration", true, flag<&Arguments::host_time>},
+    {"-z,--blocking", "0|1|2", "The host waits for each iteration; 1: in a barrier; 0", false, number<&Arguments::blocking, 0, 2>},
+    {"-u,--unalign", "0|1", "Buffers begin one element beyond their alignment", true, flag<&Arguments::unaligned>},
+    {"-T,--timeout", "SECONDS", "End with exit code 5 if a rank waits this long; 0: never", false, number<&Arguments::timeout_s, 0.0, 1e7>},
+    {"-J,--output_file", "FILE", "Write everything as JSON, with the machine and build", false, text<&Arguments::output_file>},
+    {"-R,--local_register", "0|1|2", "NCCL: register buffers not, locally, or as windows; 0", false, number<&Arguments::registration, 0, 2>},
+    {"-x,--cta_policy", "0|1|2", "NCCL: its default CTA policy, efficiency, or zero; 0", false, number<&Arguments::cta_policy, 0, 2>},
+    {"-p,--parallel_init", "0|1", "", false, [](Arguments&, const Text& v) { (void)switched_on(v); }},
+    {"-y,--stream_null", "0", "", false, [](Arguments&, const Text& v) { only(v, "0", "collectives have a lane of their own"); }},
+    {"-G,--cudagraph", "0", "", false, [](Arguments&, const Text& v) { only(v, "0", "FSDP's collectives are issued one by one"); }},
     {"-D,--device_implementation", "0", "", false, no_kernels},
     {"-V,--device_cta_count", "0", "", false, no_kernels},
-    {"-M,--memory", "0", "", false, [](A&, const Text& v) { only(v, "0", "what NCCL allocates is not counted"); }},
-    {"--ranks", "N", "Ranks, as threads; the same as -t N", false, number<&A::ranks, 1, 1 << 20>},
-    {"--backend", "NAME", "cpu or cuda; cpu", false, text<&A::backend>},
-    {"--overwrite", "0|1", "Replace FILE; otherwise that is refused", true, flag<&A::overwrite>},
-    {"--beside", "0|1", "Both collectives and matrix products at once: who slows whom", true, flag<&A::beside>},
-    {"--matrix", "SHAPE,…", "Sizes of these products: N, or MxNxK; 512", false, [](A& a, const Text& v) { a.matrices = list_of(v, ',', shape_named); }},
-    {"--max-ctas", "N,…", "NCCL: CTAs per kernel; several with --beside; 0: its choice", false, [](A& a, const Text& v) { a.max_ctas = list_of(v, ',', [](const Text& n) { return number_in(n, 0, 64); }); }},
-    {"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false, number<&A::link_gb_per_s, 1e-6, 1e6>},
-    {"--link-latency-us", "NUMBER", "Latency per hop of that link; 0", false, number<&A::link_latency_us, 0.0, 1e6>},
-    {"--slow-link", "RANK", "Make the emulated link of this rank slower, as a fault to find", false, count<&A::slow_link_rank, 0>},
-    {"--slow-link-factor", "N", "How many times slower that link is; 2", false, number<&A::slow_link_factor, 1.0, 1e6>},
+    {"-M,--memory", "0", "", false, [](Arguments&, const Text& v) { only(v, "0", "what NCCL allocates is not counted"); }},
+    {"--ranks", "N", "Ranks, as threads; the same as -t N", false, number<&Arguments::ranks, 1, 1 << 20>},
+    {"--backend", "NAME", "cpu or cuda; cpu", false, text<&Arguments::backend>},
+    {"--overwrite", "0|1", "Replace FILE; otherwise that is refused", true, flag<&Arguments::overwrite>},
+    {"--beside", "0|1", "Both collectives and matrix products at once: who slows whom", true, flag<&Arguments::beside>},
+    {"--matrix", "SHAPE,…", "Sizes of these products: N, or MxNxK; 512", false, [](Arguments& a, const Text& v) { a.matrices = list_of(v, ',', shape_named); }},
+    {"--max-ctas", "N,…", "NCCL: CTAs per kernel; several with --beside; 0: its choice", false, [](Arguments& a, const Text& v) { a.max_ctas = list_of(v, ',', [](const Text& n) { return number_in(n, 0, 64); }); }},
+    {"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false, number<&Arguments::link_gb_per_s, 1e-6, 1e6>},
+    {"--link-latency-us", "NUMBER", "Latency per hop of that link; 0", false, number<&Arguments::link_latency_us, 0.0, 1e6>},
+    {"--slow-link", "RANK", "Make the emulated link of this rank slower, as a fault to find", false, count<&Arguments::slow_link_rank, 0>},
+    {"--slow-link-factor", "N", "How many times slower that link is; 2", false, number<&Arguments::slow_link_factor, 1.0, 1e6>},
 };
 // clang-format on
 
