@@ -49,6 +49,8 @@ TEST(GpuSteps, AStepHasTheSamplesTakenInIt) {
     sample.time_ns = sample.until_ns = time;
     sample.sm_mhz = static_cast<std::int32_t>(1000 + time);
     sample.limits = time == 15 ? bit(ClockLimit::power_cap) : 0;
+    sample.pcie_width = time == 15 ? 8 : 16;
+    sample.pcie_generation = time == 10 ? 3 : 5;
     health.samples.push_back(sample);
   }
   health.samples.back().until_ns = 45;  // stands for some up to there
@@ -59,6 +61,8 @@ TEST(GpuSteps, AStepHasTheSamplesTakenInIt) {
   EXPECT_EQ(steps[0].sm_mhz, 1015);
   EXPECT_EQ(steps[0].limits, bit(ClockLimit::power_cap));
   EXPECT_FALSE(steps[0].temperature_c.has_value());
+  EXPECT_EQ(steps[0].pcie_width, 8);
+  EXPECT_EQ(steps[0].pcie_generation, 3);
   EXPECT_EQ(steps[1].samples, 1);
   EXPECT_EQ(steps[1].limits, 0u);
   EXPECT_EQ(steps[2].sm_mhz, 1035);

@@ -57,7 +57,10 @@ TEST(Settling, ALateOutlierIsNoWarmup) {
 
 TEST(Settling, EqualValuesAreSteady) { EXPECT_EQ(find_settling(std::vector<double>(12, 5.0))->unsettled, 0); }
 
-TEST(Settling, TooFewValuesSayNothing) { EXPECT_FALSE(find_settling(noisy(7, 0.01, 4))); }
+TEST(Settling, TooFewValuesSayNothing) {
+  EXPECT_FALSE(find_settling(noisy(7, 0.01, 4)));
+  EXPECT_TRUE(find_settling(noisy(8, 0.01, 4)));
+}
 
 }  // namespace
 }  // namespace fsdpbench::account

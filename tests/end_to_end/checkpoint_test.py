@@ -57,30 +57,6 @@ class Checkpoints(Program):
         self.assertRegex(table, r"checkpoints +3 ")
         self.assertRegex(table, r"checkpoint +\S+/saved/step-000000009  \(go on: --resume \S+/saved\)")
 
-    def test_ranks_that_split_layers_go_on_as_others(self) -> None:
-        """The same global batch by other ranks: only the order of sums differs."""
-        split = ("mesh.ranks=4", "mesh.tensor=2")
-        whole = self.train("whole", *split)["train"]
-        self.train("first", *split, *SAVING, steps=5)
-        rest = self.train("rest", *split, "fsdp.layout=flat", more=("--resume", "saved"))["train"]
-        self.assertEqual((rest["params_digest"], rest["loss"]), (whole["params_digest"], whole["loss"][5:]))
-        for name, keys in {"whole layers": ("mesh.ranks=2",), "no shards": (*split, "fsdp.strategy=no_shard"),
-                           "tokens": (*split, "mesh.sequence_parallel=true")}.items():
-            loss = self.train(name, *keys, more=("--resume", "saved"))["train"]["loss"]
-            self.assertEqual(len(loss), 3)
-            for ours, theirs in zip(loss, whole["loss"][5:]):
-                self.assertAlmostEqual(ours, theirs, delta=1e-5 * theirs, msg=name)
-
-    def test_damage_is_noticed(self) -> None:
-        self.train("first", *SAVING, steps=5)
-        again = ("run", self.profile, *sets(*TINY, "train.steps=7"), "--out", "again", "--resume")
-        self.assertIn("there is no complete checkpoint", self.error(*again, "."))
-        damaged = sorted((self.folder / "saved/step-000000005").glob("shard-*"))[0]
-        content = bytearray(damaged.read_bytes())
-        content[-1] ^= 1
-        damaged.write_bytes(content)
-        self.assertIn("is damaged", self.error(*again, "saved"))
-
     def test_the_files_hold_every_element_once(self) -> None:
         self.train("first", *SAVING, steps=2)
         manifest = json.loads((self.checkpoints()[-1] / "manifest.json").read_text())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import program
 from program import (BAD_INPUT, INTERRUPTED, LONG, OK, PATIENCE_S, RANK_FAILED, TINY, Program, environment, free_port,
-                     runs, sets)
+                     sets)
 
 RANKS = 4
 
@@ -287,23 +287,6 @@ class Mpirun(Launch):
         return self.start_process(["mpirun", *options, program.PROGRAM, *arguments], OMPI_ALLOW_RUN_AS_ROOT=1,
                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 
-    @staticmethod
-    def ranks_of(mpirun: Process) -> dict[int, int]:
-        """Process ids of the ranks that this mpirun has started, by rank."""
-        ranks = {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                variables = (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            for variable in variables:
-                if parent == mpirun.pid and variable.startswith(b"OMPI_COMM_WORLD_RANK="):
-                    ranks[int(variable.split(b"=")[1])] = int(entry.name)
-        return ranks
-
     def test_gives_the_digest_of_threads(self) -> None:
         process = self.mpirun(self.run_arguments(TINY))
         self.assertEqual(process.wait(), OK, process.errors)
@@ -322,25 +305,6 @@ class Mpirun(Launch):
         self.assertEqual([cell["status"] for cell in summary["cells"]], ["ok", "ok"])
         trials = [json.loads(line) for line in (self.folder / "sweep/trials.jsonl").read_text().splitlines()[1:]]
         self.assertEqual([trial["world"]["launch"]["ranks"] for trial in trials], [RANKS] * 4)
-
-    def check_kill(self, dead: int) -> None:
-        process = self.mpirun(self.run_arguments(LONG))
-        self.await_steps(process)
-        ranks = self.ranks_of(process)
-        self.assertEqual(sorted(ranks), list(range(RANKS)))
-        end = time.monotonic() + PATIENCE_S
-        os.kill(ranks[dead], signal.SIGKILL)
-        self.assertNotEqual(process.wait(), OK)
-        while any(runs(pid) for pid in ranks.values()):
-            self.assertLess(time.monotonic(), end, "a rank still runs")
-            time.sleep(0.02)
-        self.check_what_is_left(dead, 1 if dead == 0 else 0, process.errors)
-
-    def test_a_killed_rank_ends_all_and_keeps_what_was_done(self) -> None:
-        self.check_kill(2)
-
-    def test_a_killed_rank_0_ends_all_and_keeps_what_was_done(self) -> None:
-        self.check_kill(0)
 
     def test_ctrl_c_keeps_the_steps_done(self) -> None:
         process = self.mpirun(self.run_arguments(LONG))

@@ -4,10 +4,7 @@
     sweep_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
-import collections
 import json
-import os
-import random
 import signal
 import subprocess
 import time
@@ -180,37 +177,6 @@ class Sweep(Case):
         self.assertIn("not valid TOML", error("["))
         self.assertIn("no such file", self.error("sweep", "nowhere.toml"))
         self.assertFalse(self.out.exists())
-
-
-class Kill(Case):
-    """kill -9 at 20 random moments loses at most the running trial each time."""
-
-    CELLS, TRIALS, KILLS = 4, 30, 20
-
-    def test_twenty_kills(self) -> None:
-        sweep = self.write("s.toml", SWEEP.replace("trials = 2", f"trials = {self.TRIALS}"))
-        command = [program.PROGRAM, "sweep", sweep, "--out", "out", "-q"]
-        seed = int.from_bytes(os.urandom(4), "little")
-        moments, kills, before = random.Random(seed), 0, 0
-        with self.subTest(seed=seed):
-            for _ in range(self.KILLS):
-                process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL,
-                                           stderr=subprocess.DEVNULL)
-                time.sleep(moments.uniform(0.0, 0.25))
-                process.kill()
-                kills += process.wait() == -signal.SIGKILL
-                there = len(self.trials())
-                self.assertGreaterEqual(there, before, "a finished trial was lost")
-                before = there
-                if (self.out / "sweep.json").exists():
-                    self.summary()  # whole at any moment
-            self.assertGreaterEqual(kills, self.KILLS * 3 // 4, "the sweep was over too soon to be killed")
-            self.call(*command[1:])
-            times = collections.Counter((trial["cell"], trial["trial"]) for trial in self.trials())
-            self.assertEqual(len(times), self.CELLS * self.TRIALS, self.summary()["cells"])
-            self.assertEqual(set(times.values()), {1})
-            cells = self.summary()["cells"]
-            self.assertEqual({(cell["status"], cell["trials"]) for cell in cells}, {("ok", self.TRIALS)})
 
 
 class Compare(Case):

@@ -208,6 +208,10 @@ TEST(ModelShapes, ExpertsAreTheRowsThatShardingSplits) {
   EXPECT_THAT(shape("w_gate"), ElementsAre(6, 352, 128));
   EXPECT_THAT(shape("w_down"), ElementsAre(6, 128, 352));
   EXPECT_THAT(shape("shared_up"), ElementsAre());
+  model.experts = model.active_experts = 1;
+  const ModelShapes one = model_shapes(model);
+  EXPECT_EQ(one.parameters.size(), shapes.parameters.size()) << "a router even of one expert";
+  EXPECT_EQ(one.parameters.back().shape.size(), shapes.parameters.back().shape.size());
 }
 
 TEST(ModelShapes, ASharedExpertIsAMatrixOfTheBlockBehindTheRoutedOnes) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <tuple>
+#include <variant>
 
 #include "schedule/print_schedule.h"
 #include "support/check_schedules.h"
@@ -144,6 +146,30 @@ TEST(CheckSchedules, DefaultSchedulesCarryNoIdleWaits) {
     }
     EXPECT_GT(needed, 15);
   }
+}
+
+/// In a bucket of gathers or reductions no two units share a place, whoever copies in, copies out or adds up.
+TEST(CheckSchedules, EachUnitOfABucketHasAPlaceOfItsOwn) {
+  std::mt19937 random(12);
+  int shared = 0;
+  for (const std::string& preset : config::fsdp_preset_names()) {
+    for (int i = 0; i < 20; ++i) {
+      const testing::ScheduleCase c = testing::make_case(random_use_of(preset, random));
+      std::map<std::tuple<OpKind, BufferId, std::int64_t>, int> places;
+      for (const Op& op : c.schedules.steady().ops) {
+        const auto* copy = std::get_if<LayoutCopy>(&op.work);
+        const auto* sum = std::get_if<Accumulate>(&op.work);
+        if ((copy == nullptr || copy->stride == 0) && (sum == nullptr || sum->stride == 0)) continue;
+        const bool out = op.kind == OpKind::copy_out;
+        const BufferId bucket = sum != nullptr ? sum->from : out ? copy->from : copy->to;
+        const std::int64_t offset = sum != nullptr ? sum->offset : copy->offset;
+        EXPECT_EQ(places.try_emplace({op.kind, bucket, offset}, op.unit).first->second, op.unit)
+            << preset << ", case " << i << ": " << op_name(c.plan, op);
+        shared += offset > 0 ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(shared, 100);
 }
 
 TEST(CheckSchedules, CollectivesFitTheirBuffers) {

@@ -232,6 +232,12 @@ TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
   }
 }
 
+TEST(MeasureCollectivesTest, RanksThatThereAreNotAreRefused) {
+  for (const char* option : {"--root", "--slow-link"}) {
+    EXPECT_THROW(measured_rows(arguments_of({{"--ranks", "2"}, {option, "2"}, {"--link-gb-per-s", "1"}})), ConfigError);
+  }
+}
+
 TEST(MeasureCollectivesTest, IterationsThatAreSkippedAreInNoScatter) {
   const MeasuredRows m = measured_rows(arguments_of(
       {{"--ranks", "2"}, {"-b", "64"}, {"-e", "64"}, {"-n", "6"}, {"-K", "5"}, {"--op-list", "all_gather"}}));
