@@ -72,7 +72,7 @@ FOLDERS = [
            "lanes as streams: a plugin beside the program, which needs no CUDA itself"),
     Folder("model", 1750, "model.h", "plan backend config/run_config.h",
            "layers with explicit forward and backward, written once against the kernels"),
-    Folder("clock", 5900, "forecast.h, op_times.h", "trace schedule plan config",
+    Folder("clock", 5950, "forecast.h, op_times.h", "trace schedule plan config",
            "what a step would take: schedules on a computed clock, what ops cost, how wrong that may be; no thread, no sleeping"),
     Folder("account", 5200, "run_view.h, cause.h, find_stalls.h, judge.h",
            "record/table.h hardware/gpu_health.h trace schedule plan dialects clock config/run_config.h",
@@ -123,7 +123,7 @@ LIMITS = [
     Limit("analysis/fsdpbench", 11200, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4650, "lines", "profiles/**/*.toml"),
-    Limit("docs", 38800, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("docs", 38950, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

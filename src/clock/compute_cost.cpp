@@ -249,7 +249,8 @@ double ComputeCost::stream_seconds(double bytes, const GpuLoad& beside) const {
 }
 
 double ComputeCost::update_seconds(double bytes, const GpuLoad& beside) const {
-  const double of_copy = gpu_.apart_fraction == 1 ? 1 : gpu_.measured.pass_fraction;
+  const double passes = gpu_.measured.pass_fraction;
+  const double of_copy = gpu_.apart_fraction == 1 || passes == 0 ? gpu_.apart_fraction : passes;
   return stream_seconds((framework_.fused_optimizer ? 1.0 : 2.5) * bytes / of_copy, beside);
 }
 
@@ -284,7 +285,8 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
   const bool done = head && backward && framework_.fused_loss;
   const double elements = done ? 0 : (fused ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0);
   const double joined = gpu_.measured.pass_fraction > 0 ? gpu_.measured.pass_fraction : 1;
-  const double of_copy = fused || !head || gpu_.apart_fraction == 1 ? joined : gpu_.apart_fraction;
+  const bool apart = !fused && gpu_.apart_fraction < 1 && (head || gpu_.measured.pass_fraction == 0);
+  const double of_copy = apart ? gpu_.apart_fraction : joined;
   kernels.seconds += stream_seconds(elements * element_ / of_copy, beside);
   const int more = fused ? passes.fused_kernels : passes.eager_kernels;
   kernels.seconds += more * kKernelGap;

@@ -67,14 +67,24 @@ TEST(HostIssue, RanksThatSplitALayerPayForEachExchange) {
   const OpTimes times = times_of(split);
   const std::vector<schedule::Op>& ops = split.schedules.steady().ops;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    if (ops[i].is_collective() && ops[i].lane == Lane::tensor) EXPECT_GT(times.own_issue.back()[i], 110e3);
+    const bool exchange = ops[i].is_collective() && ops[i].lane == Lane::tensor;
+    EXPECT_GT(times.own_issue.back()[i], exchange ? 110e3 : -1) << i;
   }
 }
 
-TEST(HostIssue, NanotronGathersEachRanksPartByItself) {
-  const Overrides zero1{"fsdp.preset=nanotron", "fsdp.strategy=shard_grad_op"};
-  const double pytorch = step_ms(zero1);
-  EXPECT_GT(step_ms({zero1[0], zero1[1], "simulate.framework=nanotron"}), pytorch + 6 * 16 * 8 * 5e-3 * 0.9);
+TEST(HostIssue, NanotronCopiesEachRanksPartByItself) {
+  const schedule::Training zero1 =
+      training({"fsdp.preset=nanotron", "fsdp.strategy=shard_grad_op", "simulate.framework=nanotron"});
+  const OpTimes times = times_of(zero1);
+  const std::vector<schedule::Op>& ops = zero1.schedules.steady().ops;
+  int copied = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != schedule::OpKind::copy_out) continue;
+    const auto parts = 8.0 * static_cast<double>(zero1.plan.units[ops[i].unit].members.parameters.size());
+    EXPECT_GT(times.steps.back()[i].run_ns, 2500 * parts);
+    ++copied;
+  }
+  EXPECT_EQ(copied, 7);
 }
 
 TEST(HostIssue, OwnHostOnlyLaunches) {

@@ -208,7 +208,7 @@ TEST(Sayable, OfEachEngineWhatItCanBeTold) {
                                    fmt::join(lines, "\", \""));
     }
   }
-  EXPECT_THAT(without_words, ::testing::ElementsAre("simplefsdp"));
+  EXPECT_THAT(without_words, ::testing::ElementsAre("simplefsdp", "nanotron"));
 }
 
 TEST(Sayable, WhatFollowsFromAChangeMustBeSayableToo) {
