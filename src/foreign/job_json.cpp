@@ -13,6 +13,7 @@
 #include "base/enum_table.h"
 #include "config/write.h"
 #include "foreign/job_report.h"
+#include "foreign/xla_program.h"
 #include "runs/cause_fields.h"
 #include "runs/result_fields.h"
 
