@@ -119,7 +119,7 @@ class Limit:
 LIMITS = [
     Limit("src", 700, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 161, "keys", "profiles/README.md"),
-    Limit("tests", 84200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 84250, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 11200, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4650, "lines", "profiles/**/*.toml"),

@@ -8,10 +8,10 @@
 namespace fsdpbench::foreign {
 namespace {
 
-/// What one row's end and another's begin may be apart where one let the other begin.
+/// Most between one row's end and another's begin where one let the other begin.
 constexpr std::int64_t kTogether = 20'000;
 
-/// What a layer computes: no copy into the next reduction's buffer, and nothing that scales or casts it.
+/// Whether a layer computes it: no copy into the next reduction's buffer, and nothing that scales or casts it.
 bool is_of_a_layer(const RankRows& rank, const DeviceRow& row) {
   if (row.kind != Activity::computation) return false;
   const KernelKind kind = kernel_kind(row.kind, rank.names[row.name], std::nullopt);

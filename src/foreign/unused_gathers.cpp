@@ -20,7 +20,7 @@ namespace {
 using schedule::Phase;
 using schedule::Waste;
 
-/// What a unit's ranges say, in the order of the host.
+/// Ranges of a unit, in the order of the host.
 struct UnitEvent {
   enum class What : std::uint8_t { gather, use, done, drop } what = What::gather;
   std::int64_t at_ns = 0;
@@ -135,7 +135,7 @@ std::vector<UnitEvent> events_of(const JobTrace& job, const Recognition& found, 
   return events;
 }
 
-/// What a rank sends for a gather: its part, to all others of the group; -1: not told.
+/// Bytes that a rank sends for a gather: its part, to all others of the group; -1: not told.
 std::int64_t sent_bytes(const RankRows& rank, const Recognition& found, const CollectiveUse& use) {
   std::int64_t ranks = use.group < 0 ? -1 : rank.groups[use.group].size;
   if (ranks <= 0 && found.mesh_told) ranks = found.facts.shard;
