@@ -12,6 +12,7 @@
 #include "config/words/fsdpbench.h"
 #include "config/words/words.h"
 #include "foreign/kineto_names.h"
+#include "foreign/xla_module.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -560,7 +561,7 @@ int bytes_of_dtype(std::string_view dtype) {
       {"Float8_e4m3fn", 1}, {"c10::BFloat16", 2}, {"c10::Half", 2}, {"Float8_e5m2", 1}, {"ComplexFloat", 8},
       {"float", 4},         {"double", 8},        {"int", 4},       {"long int", 8},    {"unsigned char", 1}};
   const auto found = kBytes.find(dtype);
-  return found == kBytes.end() ? 0 : found->second;
+  return found == kBytes.end() ? hlo_bytes(dtype) : found->second;
 }
 
 std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep& step, const HostWords& words) {
@@ -607,7 +608,7 @@ int count_passes(const RankRows& rank, const JobStep& step, const HostWords& wor
     if (known < 0) known = is_matrix_product(rank.names[name]);
     return known > 0;
   };
-  int passes = 0;
+  int passes = 0, with_backward = 0;  // the last forward may be an evaluation's
   bool backward = false;
   std::size_t next = 0;
   for (const std::int32_t index : step.device) {
@@ -619,13 +620,14 @@ int count_passes(const RankRows& rank, const JobStep& step, const HostWords& wor
       const auto phase = words.phase(row.launch);
       if (phase == Phase::backward) {
         backward = true;
+        with_backward = passes;
       } else if (phase != Phase::optimizer && backward && is_product(row.name)) {
         ++passes;
         backward = false;
       }
     }
   }
-  return passes;
+  return with_backward;
 }
 
 void assign_units(const RankRows& rank, const HostWords& words, std::vector<CollectiveUse>& uses, UnitTable& table) {

@@ -76,7 +76,8 @@ std::int64_t gathering_ranks(const RankRows& rank, const CollectiveUse& use);
 std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep& step, const HostWords& words);
 
 /// Times that forward computed after backward, in a step, as far as threads of autograd tell: one less than its
-/// microbatches. `before`: gets how often that was before each of `uses`, which are in the order of their launches.
+/// microbatches, without what no backward follows. `before`: gets how often that was before each of `uses`, which are
+/// in the order of their launches.
 int count_passes(const RankRows& rank, const JobStep& step, const HostWords& words,
                  const std::vector<CollectiveUse>& uses, std::vector<int>* before = nullptr);
 

@@ -17,13 +17,6 @@ namespace {
 
 using account::Cause;
 
-constexpr std::string_view kGathersAhead = "{gathers ahead}";  // in the words of a compiler whose flag was renamed
-
-/// The flag as the compiler of this rank calls it; both names where nothing tells its version.
-std::string gathers_ahead_of(const RankRows& rank) {
-  return gathers_ahead(rank.xla.value_or(XlaFacts()).since({0, 11, 1}));
-}
-
 /// Why nothing can be said of links; empty: the files of all ranks are here.
 std::string absent_ranks(const JobTrace& job, const Explanation& explained) {
   const int here = static_cast<int>(job.ranks.size()), all = job.ranks.front().world_size.value_or(0);
@@ -55,9 +48,9 @@ EnumTable<Cause, std::string> settings_of(const JobTrace& job, const Recognition
   }
   if (engine == nullptr || !engine->remedies || !found.shards) return settings;
   const dialects::Remedies& words = *engine->remedies;
-  std::string& prefetch = settings[Cause::late_prefetch] = forward ? words.prefetch_forward : words.prefetch_backward;
-  if (const std::size_t at = prefetch.find(kGathersAhead); at != prefetch.npos)
-    prefetch.replace(at, kGathersAhead.size(), gathers_ahead_of(job.ranks.front()));
+  const std::optional<XlaFacts>& xla = job.ranks.front().xla;  // whose flag was renamed
+  settings[Cause::late_prefetch] =
+      (xla ? gathers_ahead(xla->since_0_11_1) : "") + (forward ? words.prefetch_forward : words.prefetch_backward);
   settings[Cause::all_gather_limit] = words.no_limit;
   settings[Cause::communicator_serialisation] = words.separate_reductions;
   settings[Cause::step_boundary] = settings[Cause::host_update] = words.accumulate;
@@ -119,53 +112,6 @@ account::Evidence evidence_of(const JobTrace& job, const Recognition& found, con
     evidence.seen[share.cause] = seen_of(share, found, explained, late_ms >= 0);
   }
   return evidence;
-}
-
-std::vector<std::string> on_compute_stream(const RankRows& rank) {
-  if (!rank.xla || rank.computes_on_host()) return {};
-  int compute = -1;
-  const std::vector<StreamRole> roles = stream_roles(rank, compute);
-  struct Sum {
-    std::int64_t ns = 0;
-    std::size_t times = 0;
-  };
-  std::map<std::string, Sum> sums;  // by what they are
-  std::int64_t all_ns = 0;
-  bool elsewhere = false, gathers = false;
-  for (const DeviceRow& row : rank.device) {
-    if (row.kind != Activity::collective) continue;
-    elsewhere = elsewhere || row.stream != compute;
-    if (row.stream != compute) continue;
-    const CollectiveFacts facts = row.collective < 0 ? CollectiveFacts() : rank.collectives[row.collective];
-    const std::int64_t bytes = std::max(facts.elements_in, facts.elements_out) * bytes_of_dtype(facts.dtype);
-    const auto phase = static_cast<schedule::Phase>(row.phase);
-    Sum& sum = sums[fmt::format("{}{}{}", to_string(facts.kind), bytes > 0 ? " of " + format_bytes(bytes) : "",
-                                row.phase < 0 ? "" : fmt::format(" in {}", schedule::to_string(phase)))];
-    sum.ns += row.end_ns - row.begin_ns;
-    ++sum.times;
-    all_ns += row.end_ns - row.begin_ns;
-    gathers = gathers || facts.kind == Communication::all_gather;
-  }
-  if (sums.empty()) return {};
-  const auto steps = static_cast<double>(std::max<std::size_t>(1, rank.steps.size()));
-  const auto ms = [&](std::int64_t ns) { return static_cast<double>(ns) / 1e6 / steps; };
-  const std::int64_t busy_ns = roles[compute].busy_ns;
-  std::vector<std::string> told{fmt::format("{:.3f} of the {:.3f} ms a step that it is busy, {:.1f} %: {}", ms(all_ns),
-                                            ms(busy_ns), 100 * ms(all_ns) / ms(busy_ns),
-                                            why_synchronous(elsewhere, !rank.xla->jaxlib.empty()))};
-  std::vector<std::pair<std::string, Sum>> most(sums.begin(), sums.end());
-  std::ranges::stable_sort(most, std::greater<>(), [](const auto& one) { return one.second.ns; });
-  constexpr std::size_t kMost = 4;
-  most.resize(std::min(most.size(), kMost));
-  for (const auto& [what, sum] : most)
-    told.push_back(
-        fmt::format("{}: {:.3f} ms, {:.3g} a step", what, ms(sum.ns), static_cast<double>(sum.times) / steps));
-  if (gathers)
-    told.push_back(
-        fmt::format("Gathers in a loop: {} begins them an iteration ahead, beside its products; not through the "
-                    "barrier of jax.checkpoint.",
-                    gathers_ahead_of(rank)));
-  return told;
 }
 
 std::string late_rank_sentence(const LateRank& late, const JobTrace& job, const Explanation& explained) {

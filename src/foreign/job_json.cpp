@@ -13,6 +13,7 @@
 #include "config/write.h"
 #include "foreign/evidence.h"
 #include "foreign/job_report.h"
+#include "foreign/xla_program.h"
 #include "runs/result_fields.h"
 
 namespace fsdpbench::app {

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/enum_table.h"
 #include "foreign/evidence.h"
+#include "foreign/xla_program.h"
 #include "record/table.h"
 
 namespace fsdpbench::app {

@@ -100,8 +100,8 @@ std::vector<Cut> period_cuts(const RankRows& rank, const std::vector<std::int32_
   return cuts;
 }
 
-/// Time at which the host launched a row of the device, and the call that did; nothing: before the recording began.
-/// A row whose call is not in the file has that of the last row before it on its stream, else on any. Where no call
+/// When the host launched each row of the device, and which of its calls that was; nothing: before the recording began.
+/// Where its call is not in the file the last one before it on its stream tells, else on any stream. Where no call
 /// is known at all, rows are launched as they begin.
 using Launch = std::pair<std::int64_t, std::int32_t>;
 std::vector<std::optional<Launch>> find_launches(const RankRows& rank) {

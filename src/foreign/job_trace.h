@@ -112,13 +112,8 @@ struct StepMark {
 
 /// Facts of a program that XLA compiled, as its trace tells them.
 struct XlaFacts {
-  std::vector<std::int64_t> jaxlib;  ///< its version, {0, 10, 2}; empty: not told
-  std::string steps_told_by;         ///< "": the profiler's annotations
-
-  /// Absent: not told.
-  std::optional<bool> since(const std::vector<std::int64_t>& version) const {
-    return jaxlib.empty() ? std::nullopt : std::optional(jaxlib >= version);
-  }
+  std::string steps_told_by{};         ///< "": the profiler's annotations
+  std::optional<bool> since_0_11_1{};  ///< of jaxlib's version, which it tells from 0.9.2 on
 };
 
 /// One rank's file. Rows are in order of their begin.

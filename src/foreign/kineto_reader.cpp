@@ -222,7 +222,7 @@ std::vector<OneFile> read_database(const std::string& path, const ReadOptions& o
   return ranks;
 }
 
-/// Files of one process by jax.profiler, each device a rank.
+/// Rows that jax.profiler wrote of a process, each device a rank.
 std::vector<OneFile> take_devices(XlaRows& rows, const std::string& path) {
   std::vector<OneFile> ranks;
   for (RankRows& one : rows.take()) {
@@ -238,24 +238,17 @@ std::vector<OneFile> read_file(const std::string& path, const ReadOptions& optio
   const std::string beginning = beginning_of(path);
   why = other_program(path, beginning);
   if (!why.empty()) return {};
-  if (beginning.starts_with("SQLite format 3")) {
-    try {
-      return read_database(path, options);
-    } catch (const ConfigError& error) {
-      why = error.what();
-      return {};
-    }
-  }
   trace::InputFile file(path, options.most_bytes);
   XlaRows compiled(options.functions);
+  try {
+    if (beginning.starts_with("SQLite format 3")) return read_database(path, options);
+    if (is_xspace_name(path))
+      compiled.xspace(std::string(std::istreambuf_iterator<char>(&file), {}), options.most_events);
+  } catch (const ConfigError& error) {
+    why = error.what();
+    return {};
+  }
   if (is_xspace_name(path)) {
-    const std::string bytes(std::istreambuf_iterator<char>(&file), {});
-    try {
-      compiled.xspace(bytes, options.most_events);
-    } catch (const ConfigError& error) {
-      why = error.what();
-      return {};
-    }
     why = compiled.empty() ? "no rows of a GPU, and no thunks of XLA on processors" : "";
     return compiled.empty() ? std::vector<OneFile>() : take_devices(compiled, path);
   }

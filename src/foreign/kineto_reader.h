@@ -19,9 +19,9 @@ struct ReadOptions {
 /// files are taken that hold a trace. Files are read as a stream; what is kept is about 50 bytes a row of host or
 /// device, and each name once.
 ///
-/// Rows that are missing, cut off, out of order or there twice are mended as far as they can be, and noted. Without
-/// distributedInfo the rank is the number behind "rank" in the file's name, or the file's place. If several files are
-/// of one rank, the first by name counts.
+/// Rows that are missing, cut off, out of order or there twice are mended as far as they can be, and notes say so.
+/// Without distributedInfo the rank is the number behind "rank" in the file's name, or the file's place. Of a rank that
+/// several files are of, the first by name counts.
 ///
 /// Throws ConfigError that names the file: nothing there, no JSON at all, a list of events without rows of a profiler,
 /// another program's file.

@@ -17,7 +17,7 @@
 
 namespace fsdpbench::foreign {
 
-/// Argument of a device's row with its place in the program's source, as XLA's metadata has it (op_name).
+/// The argument of a device's row that tells where in the program's source it comes from: XLA's op_name.
 inline constexpr std::string_view kSourcePath = "op_name";
 
 /// For a program without a device: adds rows of a device, made of what the host did. The innermost ops that compute or

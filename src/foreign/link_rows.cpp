@@ -85,6 +85,15 @@ void link_launches(const std::vector<LinkedHost>& host, const Arrows& arrows, st
     if (d.correlation >= 0) d.row.launch = find_row(calls, d.correlation);
   }
   if (!arrows.ends.empty()) link_by_arrows(host, arrows, device);
+  std::vector<Key> ops;  // by external id
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    const bool op = host[i].row.kind == HostWork::op && host[i].external >= 0;
+    if (op) ops.emplace_back(host[i].external, static_cast<std::int32_t>(i));
+  }
+  std::ranges::sort(ops);
+  for (LinkedDevice& d : device) {
+    if (d.row.launch < 0 && d.external >= 0) d.row.launch = find_row(ops, d.external);
+  }
 }
 
 void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDevice>& device) {
@@ -110,7 +119,7 @@ void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDev
 }
 namespace {
 
-/// Time that a rank has of `part` beyond the median of the others, by step.
+/// Excess of a rank in `part` beyond the median of the others, by step.
 template <typename Part>
 std::vector<double> excess_ms(const std::vector<std::vector<OwnTime>>& own, std::size_t rank, std::size_t steps,
                               Part part) {

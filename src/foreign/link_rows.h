@@ -36,15 +36,15 @@ struct Arrows {
 /// whether rows of it are ranges that others need not lie inside of.
 void nest(std::vector<LinkedHost>& host, const std::vector<bool>& apart);
 
-/// Sorts the device's rows by begin, and finds each one's launch: by correlation, else by arrow. Among several calls
-/// with one correlation the outer one launches.
+/// Sorts the device's rows by begin, and finds each one's launch: by correlation, else by arrow, else the op with its
+/// external id, within which the call was. Of several calls with one correlation it is the outer one that launches.
 void link_launches(const std::vector<LinkedHost>& host, const Arrows& arrows, std::vector<LinkedDevice>& device);
 
 /// Gives rows of kind `collective` that do not tell what they communicate the collective of the host's call around
 /// their launch, or of the op with their external id.
 void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDevice>& device);
 
-/// Use of a rank's time while it waits for no other rank.
+/// Parts of a rank's time in which it waits for no other rank.
 enum class OwnPart : std::uint8_t { kernels, host, garbage, input, communication };
 /// "its kernels", "its host", "its garbage collection", "its input", "its communication"
 std::string_view to_string(OwnPart part);

@@ -157,7 +157,7 @@ constexpr config::Prefetch kBackwardPrefetches[] = {{Mode::pre},          {Mode:
 /// Where a unit has experts, a list of one is another order than what backward finds by itself.
 constexpr config::Prefetch kListed{Mode::explicit_, 1};
 
-/// Configurations one knob away from the best preset.
+/// Knobs that are turned, one at a time, from the best preset on.
 std::vector<RunConfig> neighbours(const RunConfig& from) {
   std::vector<RunConfig> all;
   const auto add = [&](auto change) {

@@ -106,6 +106,12 @@ struct SqlTable {
 constexpr std::array kTables{
     SqlTable{"CUPTI_ACTIVITY_KIND_RUNTIME", "cuda_runtime",
              "start, end, nameId, globalTid, NULL, NULL, correlationId, NULL", ""},
+    // Waits for a stream or the whole device, of exports in which the calls that waited are left out.
+    SqlTable{
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "cuda_runtime",
+        "start, end, 'cudaStreamSynchronize', globalPid, NULL, NULL, correlationId, NULL",
+        " WHERE syncType IN (3, 4) AND (correlationId, globalPid >> 24) NOT IN (SELECT correlationId, globalTid >> 24 "
+        "FROM CUPTI_ACTIVITY_KIND_RUNTIME)"},
     SqlTable{"NVTX_EVENTS", "user_annotation", "start, end, coalesce(text, textId), globalTid, NULL, NULL, NULL, NULL",
              " WHERE eventType IN (59, 60) AND end IS NOT NULL"},  // ranges of a thread, and between threads
     SqlTable{"CUPTI_ACTIVITY_KIND_KERNEL", "kernel",
@@ -181,8 +187,10 @@ class NsysReader {
       return true;
     });
     read_payloads();
+    const bool calls = database_.has(kTables.front().name);
     for (const SqlTable& table : kTables) {
-      if (database_.has(table.name)) read_table(table);
+      if (database_.has(table.name) && (calls || table.where.find(kTables.front().name) == table.where.npos))
+        read_table(table);
     }
     facts_.file.whole = facts_.trouble.empty();
     facts_.file.has_events = true;

@@ -227,7 +227,7 @@ void find_training_facts(const JobTrace& job, const HostWords& words, Recognitio
   std::int32_t gathers_on = -1, reduces_on = -1;
   int last_micro = 0;
   for (const CollectiveUse& use : uses) {
-    last_micro = std::max(last_micro, use.micro);
+    if (use.phase == Phase::backward) last_micro = std::max(last_micro, use.micro);  // else an evaluation
     if (r.table.is_experts(use.unit)) continue;
     if (use.purpose == Purpose::parameters) {
       again += use.phase == Phase::backward;
@@ -297,7 +297,7 @@ bool find_expert_mesh(const RankRows& rank, const std::vector<CollectiveUse>& us
   return true;
 }
 
-/// Finds the limit in the host's waits; the order of launches has none of them.
+/// The limit, as the host's waits tell it; the order of launches has none of them.
 void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
   using Limit = config::AllGatherLimit::Mode;
   const RankRows& rank = job.ranks.front();
@@ -335,7 +335,7 @@ void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
   r.findings.push_back(found);
 }
 
-/// Prefetching as ranges tell it; nothing where the engine has none, or the trace has not got them.
+/// Prefetching, as ranges tell it; nothing where the engine has none, or the trace has not got them.
 std::optional<ToldPrefetch> told_prefetch(const RankRows& rank, const HostWords& words,
                                           const std::vector<CollectiveUse>& uses, const dialects::Words* engine) {
   if (engine == nullptr || engine->traces.forward_prefetch.empty()) return std::nullopt;
@@ -456,6 +456,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
   }
   const auto in_trace =
       std::ranges::count_if(order, [](const LaunchToken& t) { return t.what != LaunchToken::What::computation; });
+  r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
   if ((r.kind == JobKind::experts || rank.is_compiled()) && !r.schedule->exact()) {
     // The nearest one is no answer: engines differ in a collective or two of experts, and compilers order as they like.
     r.unknown.push_back(
@@ -465,7 +466,6 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
                           "job {} ({}).",
                           r.schedule->config.fsdp.preset, r.schedule->collectives_off, in_trace,
                           r.schedule->deviations.empty() ? "in another order" : r.schedule->deviations.front()));
-    r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
     r.schedule.reset();
     return;
   }
@@ -480,7 +480,6 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
       : match.exact()
           ? fmt::format("{} collectives and the computation between them are launched as in its schedule", in_trace)
           : fmt::format("{} of {} collectives are not launched as in its schedule", match.collectives_off, in_trace);
-  r.findings.push_back({"order", order_line(order, r.facts.units + 1, 12), "launches of the host", 0.99});
   r.findings.push_back({"schedule", match.config.fsdp.preset, as, sure});
   for (const auto& [what, key] : std::initializer_list<std::pair<const char*, const char*>>{
            {"strategy", "fsdp.strategy"},
@@ -488,6 +487,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
            {"forward prefetch", "fsdp.forward_prefetch"},
            {"backward prefetch", "fsdp.backward_prefetch"},
            {"reshard after forward", "fsdp.reshard_after_forward"}}) {
+    if (rank.is_compiled() && std::string_view(what) == "layout") continue;  // parameter by parameter
     Finding found{what, setting_text(match.config, key), "the schedule's", sure};
     if (std::string_view(what) == "strategy" && r.table.units.size() == 1) {
       // A job with one unit keeps it until backward anyway.
@@ -530,7 +530,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, const HostWords& 
     r.unknown.push_back(
         fmt::format("{} would launch the same order: it does not tell them apart.", fmt::join(match.same_order, ", ")));
   }
-  find_limit(job, words, r);
+  if (!rank.is_compiled()) find_limit(job, words, r);
 }
 
 }  // namespace
@@ -606,12 +606,15 @@ Recognition recognise(const JobTrace& job) {
     named = fmt::format(", and a row is called \"{}\"", row->second);
   }
   const bool by_name = program.shards && !named.empty();
+  // Which collectives are of forward depends on when they were launched.
+  const bool guessed = !first.cut.launches_known && counts.of(Purpose::unknown) + counts.of(Purpose::activations) > 0;
   r.findings.push_back({"job", std::string(to_string(by_name ? JobKind::sharded : r.kind)),
                         (!computes                ? "collectives, and nothing that computes"
                          : alone && !uses.empty() ? "a rank alone gathers and reduces nothing"
                                                   : what_they_do(counts)) +
                             named,
-                        by_name                      ? 0.8
+                        guessed                      ? 0.6
+                        : by_name                    ? 0.8
                         : r.kind == JobKind::unknown ? 0.3
                         // A name of something that communicates is no evidence for one device alone.
                         : named.empty() || r.kind == JobKind::single ? 0.85
@@ -634,11 +637,13 @@ Recognition recognise(const JobTrace& job) {
     auto found = find_checkpointing(job.ranks.front(), host_words.front(), reference, first.compute_stream, passes);
     if (found) r.findings.push_back(std::move(*found));
   };
+  const auto find_accumulation = [&](int passes, double sure) {
+    if (passes > 1 || !first.cut.launches_known)
+      r.findings.push_back({"accumulation", std::to_string(passes), "forward and backward alternate so often", sure});
+  };
   if (r.kind == JobKind::data_parallel || r.kind == JobKind::sharded_optimizer || r.kind == JobKind::single) {
     const int micro = 1 + count_passes(job.ranks.front(), reference, host_words.front(), uses);
-    if (micro > 1) {
-      r.findings.push_back({"accumulation", std::to_string(micro), "forward and backward alternate so often", 0.9});
-    }
+    find_accumulation(micro, first.cut.launches_known ? 0.9 : 0.5);
     find_checkpoints(2 * micro);
   }
   if (r.kind == JobKind::sharded || r.kind == JobKind::experts) {
@@ -660,10 +665,7 @@ Recognition recognise(const JobTrace& job) {
                           r.mesh_told ? "sizes of the groups that gather, and that all-reduce what was reduced"
                                       : "ranks of the job: the trace names no groups of collectives",
                           r.mesh_told ? 0.95 : 0.6});
-    if (facts.accumulate > 1) {
-      r.findings.push_back({"accumulation", std::to_string(facts.accumulate), "forward and backward alternate so often",
-                            by_order + 0.1});
-    }
+    find_accumulation(facts.accumulate, by_order + 0.1);
     if (facts.expert > 1) {
       const auto one = std::ranges::find_if(r.table.units, [](const FoundUnit& unit) { return unit.experts_of >= 0; });
       r.findings.push_back(
@@ -686,8 +688,7 @@ Recognition recognise(const JobTrace& job) {
       r.unknown.push_back("Nothing names the units: collectives were assigned to units by order and size.");
     }
   }
-  const auto unsized = [](const CollectiveUse& use) { return use.elements < 0; };
-  if (std::ranges::any_of(uses, unsized))
+  if (std::ranges::any_of(uses, [](const CollectiveUse& use) { return use.elements < 0; }))
     r.unknown.push_back(fmt::format("Sizes of collectives are not in the trace: {} has them.",
                                     xla ? "the module in an xplane.pb" : "record_param_comms"));
   if (job.ranks.size() == 1 && collectives > 0) {

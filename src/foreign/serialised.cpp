@@ -8,7 +8,7 @@
 namespace fsdpbench::foreign {
 namespace {
 
-/// Greatest distance between one row's end and the begin of another that it let begin, ns.
+/// Most between one row's end and another's begin where one let the other begin.
 constexpr std::int64_t kTogether = 20'000;
 
 /// Whether a layer computes it: no copy into the next reduction's buffer, and nothing that scales or casts it.

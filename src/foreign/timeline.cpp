@@ -154,7 +154,7 @@ class RankTimeline {
     events_.end();
   }
 
-  /// The host's work for collectives, and where it waited: a track per thread.
+  /// The host's work for collectives, and where it waited: a track a thread.
   void write_host() {
     std::vector<std::int32_t> launched(rank_.host.size(), -1);  // by host row: the collective
     for (std::size_t i = 0; i < rank_.device.size(); ++i) {

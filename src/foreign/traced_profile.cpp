@@ -35,20 +35,25 @@ std::string whose_fault(const config::Cluster& cluster, const foreign::JobTrace&
 
 }  // namespace
 
+clock::GroupShape shape_on_nodes(const std::vector<int>& ranks, int gpus_per_node) {
+  std::map<int, int> nodes;
+  for (const int rank : ranks) ++nodes[rank / std::max(1, gpus_per_node)];
+  clock::GroupShape shape{static_cast<int>(ranks.size()), std::max(1, static_cast<int>(nodes.size())), 1};
+  for (const auto& [node, of_node] : nodes) shape.per_node = std::max(shape.per_node, of_node);
+  return shape;
+}
+
 std::optional<double> link_roof_gb_per_s(const config::Cluster& cluster, const foreign::ExplainedCollective& one) {
   if (one.group.size() < 2) return std::nullopt;
-  std::map<int, int> in_node;
-  for (const int rank : one.group) ++in_node[rank / cluster.gpus_per_node];
-  if (in_node.size() == 1) {
+  const clock::GroupShape shape = shape_on_nodes(one.group, cluster.gpus_per_node);
+  if (shape.nodes == 1) {
     return above_zero(one.kind == to_string(foreign::Communication::all_reduce)
                           ? std::max(cluster.intra.peak_gb_per_s, cluster.intra.nvls_gb_per_s)
                           : cluster.intra.peak_gb_per_s);
   }
   if (cluster.inter.kind == config::InterKind::none) return std::nullopt;
-  int most = 0;
-  for (const auto& [node, ranks] : in_node) most = std::max(most, ranks);
-  const double nics = std::max(1.0, static_cast<double>(cluster.inter.nics_per_node) * most / cluster.gpus_per_node);
-  return above_zero(nics * cluster.inter.nic_gb_per_s);
+  const double nics = static_cast<double>(cluster.inter.nics_per_node) * shape.per_node / cluster.gpus_per_node;
+  return above_zero(std::max(1.0, nics) * cluster.inter.nic_gb_per_s);
 }
 
 std::optional<double> peak_tflops(const config::Cluster& cluster, std::string_view dtype) {
@@ -158,7 +163,7 @@ namespace {
 
 using account::Cause;
 
-/// Whether no setting of sharding takes the cause away.
+/// Causes that no setting of sharding takes away.
 bool is_own(Cause cause) {
   return cause == Cause::host_bound || cause == Cause::host_sync || cause == Cause::host_update ||
          cause == Cause::data_loading;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "account/counterfactual.h"
+#include "clock/collective_kinds.h"
 #include "config/calibration.h"
 #include "config/cluster.h"
 #include "config/run_config.h"
@@ -24,9 +25,12 @@ namespace fsdpbench::app {
 /// whether the cluster is another one than the trace's, by the model of its GPU, or else what the trace tells is wrong.
 void add_roofs(const config::Cluster& cluster, const foreign::JobTrace& job, foreign::Explanation& explanation);
 
+/// The shape of a group of these ranks, which fill one node after another.
+clock::GroupShape shape_on_nodes(const std::vector<int>& ranks, int gpus_per_node);
+
 /// The bus bandwidth (as nccl-tests defines it) that `one` can have at most, 1e9 bytes/s: the peak of the link in a
 /// node, or, where its ranks are on several nodes, their part of the nodes' NICs. An all-reduce within a node may have
-/// that of NVLS, which is above the link's. Ranks fill one node after another. Absent where the file does not tell the
+/// that of NVLS, which is above the link's. Absent where the file does not tell the
 /// ranks.
 std::optional<double> link_roof_gb_per_s(const config::Cluster& cluster, const foreign::ExplainedCollective& one);
 

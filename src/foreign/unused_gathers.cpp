@@ -20,7 +20,7 @@ namespace {
 using schedule::Phase;
 using schedule::Waste;
 
-/// Event of a unit by its ranges, in the order of the host.
+/// Ranges of a unit, in the order of the host.
 struct UnitEvent {
   enum class What : std::uint8_t { gather, use, done, drop } what = What::gather;
   std::int64_t at_ns = 0;

@@ -105,7 +105,7 @@ ReplicaGroups mesh_groups(std::string_view text) {
   std::vector<int> numbers = laid_out(dims, order);
   if (numbers.empty()) return {};
   std::int64_t size = 1;
-  for (const std::int64_t axis : named) size *= dims[static_cast<std::size_t>(axis)];
+  for (const std::int64_t axis : named) size *= dims[axis];
   if (const std::size_t ids = text.substr(0, braces).find("device_ids="); ids != text.npos) {
     const std::string_view list = text.substr(ids, braces - ids);
     std::vector<int> devices;
@@ -113,7 +113,7 @@ ReplicaGroups mesh_groups(std::string_view text) {
     for (const std::int64_t id : devices.empty() ? numbers_in(list) : Numbers())
       devices.push_back(static_cast<int>(id));
     if (devices.size() != numbers.size()) return {size, {}};
-    for (int& number : numbers) number = devices[static_cast<std::size_t>(number)];
+    for (int& number : numbers) number = devices[number];
   }
   return cut(numbers, size);
 }

@@ -16,17 +16,13 @@ namespace {
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 constexpr int kMostTuples = 32;  // one in another
 
-// By PrimitiveType of xla_data.proto; the second list is what c10 calls them.
+// By PrimitiveType of xla_data.proto.
 constexpr std::string_view kTypes[] = {"",           "pred",       "s8",       "s16",      "s32",    "s64",
                                        "u8",         "u16",        "u32",      "u64",      "f16",    "f32",
                                        "f64",        "",           "",         "c64",      "bf16",   "",
                                        "c128",       "f8e5m2",     "f8e4m3fn", "s4",       "u4",     "f8e4m3b11fnuz",
                                        "f8e5m2fnuz", "f8e4m3fnuz", "s2",       "u2",       "f8e4m3", "f8e3m4",
                                        "s1",         "u1",         "f4e2m1fn", "f8e8m0fnu"};
-constexpr std::string_view kC10[] = {
-    "",      "Bool",         "Char",     "Short", "Int",           "Long",        "Byte",
-    "Short", "Int",          "Long",     "Half",  "Float",         "Double",      "",
-    "",      "ComplexFloat", "BFloat16", "",      "ComplexDouble", "Float8_e5m2", "Float8_e4m3fn"};
 
 HloArray array_of(std::string_view dtype, std::vector<std::int64_t> dims) {
   HloArray array{std::string(dtype), std::move(dims), 1, 0};
@@ -35,7 +31,7 @@ HloArray array_of(std::string_view dtype, std::vector<std::int64_t> dims) {
       throw ConfigError("has an array of more than 1 PiB.");
     array.elements *= dim;
   }
-  array.bytes = array.elements * hlo_type(dtype).first;
+  array.bytes = array.elements * hlo_bytes(dtype);
   return array;
 }
 
@@ -49,7 +45,7 @@ class ModuleBuilder {
   void computation(const std::string& name, bool entry) {
     const auto number = static_cast<std::int32_t>(module.computations.size());
     if (entry) module.entry = number;
-    module.computations.emplace_back().name = name;
+    module.computations.emplace_back();
     computations_.emplace(name, number);
     rows_.clear();
   }
@@ -151,7 +147,7 @@ void add_arrays(std::string_view shape, int depth, std::vector<HloArray>& arrays
     return;
   }
   const std::size_t open = shape.find('[');
-  if (open == shape.npos || hlo_type(shape.substr(0, open)).first == 0) return;
+  if (open == shape.npos || hlo_bytes(shape.substr(0, open)) == 0) return;
   arrays.push_back(array_of(shape.substr(0, open), numbers_in(shape.substr(open + 1, shape.find(']') - open - 1))));
 }
 
@@ -189,8 +185,8 @@ void text_instruction(std::string_view text, ModuleBuilder& to) {
     if (key == "lhs_contracting_dims") one.contracts = numbers_in(value);
     if (key == "replica_groups") groups = value;
     if (key == "device_ids") groups += fmt::format(", {}", part);
-    if (key == "calls" || key == "body" || key == "condition" || key == "to_apply" || key.ends_with("_computation") ||
-        key.ends_with("_computations")) {
+    if (key == "calls" || key == "body" || key == "condition" || key == "to_apply" ||
+        key.find("_computation") != key.npos) {
       for_each_part(value.substr(value.starts_with('{')), [&](std::string_view name) {
         called.insert(key == "body" ? called.begin() : called.end(), name_of(name));
       });
@@ -274,10 +270,8 @@ void proto_computation(std::string_view bytes, std::int64_t entry, const Places&
   const std::int64_t id = integer_in(bytes, 5), root = integer_in(bytes, 6);
   to.computation(std::to_string(id), id == entry);
   for (const auto& [number, instruction] : own) proto_instruction(instruction, to);
-  HloComputation& made = to.module.computations.back();
-  made.name = bytes_in(bytes, 1);
   const auto last = std::ranges::find(own, root, [](const auto& one) { return one.first; });
-  if (last != own.end()) made.root = static_cast<std::int32_t>(last - own.begin());
+  if (last != own.end()) to.module.computations.back().root = static_cast<std::int32_t>(last - own.begin());
 }
 
 }  // namespace
@@ -291,8 +285,8 @@ HloModule parse_hlo_text(std::string_view text) {
     if (line.starts_with("HloModule ")) {
       made.module.name = line.substr(10, line.find_first_of(", ", 10) - 10);
       made.module.scheduled = line.find("is_scheduled=true") != line.npos;
-      made.module.partitions = std::clamp<std::int64_t>(number_behind("num_partitions=", line), 1, 1 << 20);
-      made.module.replicas = std::clamp<std::int64_t>(number_behind("replica_count=", line), 1, 1 << 20);
+      for (const std::string_view count : {"num_partitions=", "replica_count="})
+        made.module.devices *= std::clamp<std::int64_t>(number_behind(count, line), 1, 1 << 20);
     } else if (line.starts_with('}')) {
       inside = false;
     } else if (!line.starts_with(' ') && line.ends_with('{') && line.find(" -> ") != line.npos) {
@@ -309,10 +303,7 @@ HloModule parse_hlo_text(std::string_view text) {
 }
 
 HloModule parse_hlo_proto(std::string_view bytes) {
-  WireMessage whole(bytes);
-  while (whole.next()) {
-  }
-  if (whole.broken()) throw ConfigError("is no HloModuleProto, or is cut off.");
+  if (!is_whole(bytes)) throw ConfigError("is no HloModuleProto, or is cut off.");
   std::unordered_map<std::int64_t, Places> places;  // by computation
   for (const std::string_view sequence : all_in(bytes_in(bytes, 7), 1)) {
     Places& own = places[integer_in(sequence, 1)];
@@ -328,7 +319,7 @@ HloModule parse_hlo_proto(std::string_view bytes) {
   for (const ReplicaGroups& groups : module.groups) {
     std::int64_t devices = 0;
     for (const std::vector<int>& list : groups.lists) devices += std::ssize(list);
-    module.partitions = std::max(module.partitions, devices);
+    module.devices = std::max(module.devices, devices);
   }
   return module;
 }
@@ -345,11 +336,10 @@ std::vector<std::string_view> modules_in_xspace(std::string_view bytes) {
   return found;
 }
 
-std::pair<int, std::string_view> hlo_type(std::string_view dtype) {
-  const auto type = static_cast<std::size_t>(std::ranges::find(kTypes, dtype) - std::begin(kTypes));
-  if (dtype.empty() || type == std::size(kTypes)) return {0, ""};
+int hlo_bytes(std::string_view dtype) {
+  if (dtype.empty() || std::ranges::find(kTypes, dtype) == std::end(kTypes)) return 0;
   const auto bits = numbers_in(dtype);
-  return {bits.empty() ? 1 : std::max(1, static_cast<int>(bits[0] / 8)), type < std::size(kC10) ? kC10[type] : ""};
+  return bits.empty() ? 1 : std::max(1, static_cast<int>(bits[0] / 8));
 }
 
 const HloKind* kind_of_hlo(std::string_view opcode) {
@@ -374,14 +364,14 @@ std::optional<schedule::Phase> phase_of_path(std::string_view op_name) {
 }
 
 std::optional<HloCollective> collective_of(const HloModule& module, std::int32_t computation, std::int32_t row) {
-  const HloComputation& own = module.computations[static_cast<std::size_t>(computation)];
+  const HloComputation& own = module.computations[computation];
   const HloInstruction& one = module.row(computation, row);
   const HloComputation* around = &own;  // where the collective's operands are
   const HloInstruction* inner = &one;
   if (one.opcode == "async-start" && !one.called.empty()) {
-    around = &module.computations[static_cast<std::size_t>(one.called.front())];
+    around = &module.computations[one.called.front()];
     if (around->root < 0) return std::nullopt;
-    inner = &around->instructions[static_cast<std::size_t>(around->root)];
+    inner = &around->instructions[around->root];
   }
   const HloKind* const kind = kind_of_hlo(inner->opcode);
   if (kind == nullptr) return std::nullopt;
@@ -392,7 +382,7 @@ std::optional<HloCollective> collective_of(const HloModule& module, std::int32_t
   std::size_t operands = 0;
   std::int64_t most = -1;
   for (const std::int32_t operand : inner->operands) {
-    for (const HloArray& array : around->instructions[static_cast<std::size_t>(operand)].arrays) {
+    for (const HloArray& array : around->instructions[operand].arrays) {
       ++operands;
       if (array.bytes > most) found.dtype = array.dtype;
       most = std::max(most, array.bytes);

@@ -54,7 +54,6 @@ struct HloInstruction {
 };
 
 struct HloComputation {
-  std::string name;
   std::vector<HloInstruction> instructions;
   std::int32_t root = -1;
 };
@@ -63,13 +62,13 @@ struct HloModule {
   std::string name;  ///< "jit_train"
   bool scheduled = false;
   bool since_0_11_1 = false;  ///< made by a JAX from there on, as far as its collectives tell
-  std::int64_t partitions = 1, replicas = 1;
+  std::int64_t devices = 1;
   std::vector<HloComputation> computations;
   std::vector<ReplicaGroups> groups;
   std::int32_t entry = -1;
 
   const HloInstruction& row(std::int32_t computation, std::int32_t row) const {
-    return computations[static_cast<std::size_t>(computation)].instructions[static_cast<std::size_t>(row)];
+    return computations[computation].instructions[row];
   }
 };
 
@@ -91,8 +90,8 @@ struct HloKind {
 const HloKind* kind_of_hlo(std::string_view opcode);
 /// The part of a training step that a source path is of: what is transposed or computed again is backward.
 std::optional<schedule::Phase> phase_of_path(std::string_view op_name);
-/// Bytes of an element of XLA's type, and its name as c10 has it; 0, "" of a type that moves nothing (token).
-std::pair<int, std::string_view> hlo_type(std::string_view dtype);
+/// Bytes of an element of XLA's type; 0 of one that moves nothing (token).
+int hlo_bytes(std::string_view dtype);
 
 /// One collective as it stands in a computation.
 struct HloCollective : HloKind {

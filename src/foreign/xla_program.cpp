@@ -15,6 +15,9 @@
 #include "base/read_input.h"
 #include "clock/collective_cost.h"
 #include "clock/compute_cost.h"
+#include "foreign/collective_use.h"
+#include "foreign/kineto_reader.h"
+#include "foreign/traced_profile.h"
 #include "record/table.h"
 #include "trace/whole_file.h"
 
@@ -34,32 +37,22 @@ bool mentions(std::string_view text, std::string_view part) { return text.find(p
 
 class Placer {
  public:
-  Placer(const HloModule& module, const config::Cluster* cluster) : module_(module), cluster_(cluster) {
-    program_.name = module.name;
-    program_.scheduled = module.scheduled;
-    program_.devices = module.partitions * module.replicas;
+  Placer(const HloModule& module, const config::Cluster* cluster)
+      : module_(module), cluster_(cluster), program_{module.name, module.scheduled, module.devices} {
     if (cluster != nullptr) {
       config::check_fits(*cluster, program_.devices);
       rates_ = clock::gpu_rates(*cluster, DType::bf16);
-    }
-    for (std::int32_t c = 0; c < std::ssize(module.computations); ++c) {
-      for (std::int32_t i = 0; i < std::ssize(computation(c).instructions); ++i) {
-        if (row(c, i).opcode != "while") continue;
-        for (const std::int32_t body : row(c, i).called) loop_of_.try_emplace(body, c, i);
-      }
     }
   }
 
   HloProgram place() {
     walk(module_.entry, 1, 0, "program", true);
-    program_.seconds = now_;
-    program_.compute_seconds = computed_;
+    std::erase(program_.order, "");
     advise();
     return std::move(program_);
   }
 
  private:
-  const HloComputation& computation(std::int32_t c) const { return module_.computations[static_cast<std::size_t>(c)]; }
   const HloInstruction& row(std::int32_t c, std::int32_t i) const { return module_.row(c, i); }
 
   /// FLOP of the matrix products in an instruction: a dot, or a fusion around some. -1: it has none.
@@ -69,7 +62,7 @@ class Placer {
       double flop = 2.0 * static_cast<double>(one.arrays.front().elements);
       for (const std::int64_t dim : one.contracts) {
         if (left.arrays.empty() || dim < 0 || dim >= std::ssize(left.arrays.front().dims)) return 0;
-        flop *= static_cast<double>(left.arrays.front().dims[static_cast<std::size_t>(dim)]);
+        flop *= static_cast<double>(left.arrays.front().dims[dim]);
       }
       return flop < 9e18 ? static_cast<std::int64_t>(flop) : 0;
     }
@@ -79,7 +72,7 @@ class Placer {
     std::int64_t sum = product ? 0 : -1;
     if (one.opcode != "fusion" || depth > kDeepest) return sum;
     for (const std::int32_t inner : one.called) {
-      for (const HloInstruction& each : computation(inner).instructions) {
+      for (const HloInstruction& each : module_.computations[inner].instructions) {
         if (each.opcode != "dot" && each.opcode != "fusion") continue;
         const std::int64_t found = flops(inner, each, depth + 1);
         if (found >= 0) sum = std::max<std::int64_t>(sum, 0) + std::min(found, std::int64_t{1} << 60);
@@ -105,7 +98,7 @@ class Placer {
         if (!carried->operands.empty()) carried = &row(around, carried->operands.front());
       }
       if (carried->opcode != "tuple" || one.index < 0 || one.index >= std::ssize(carried->operands)) return {};
-      return parameter(around, carried->operands[static_cast<std::size_t>(one.index)], looks);
+      return parameter(around, carried->operands[one.index], looks);
     }
     // A product with a weight is no weight: values only become smaller on the way, and no product is passed through.
     static const std::set<std::string_view> kCarries{"fusion",        "bitcast", "copy",      "convert",
@@ -121,15 +114,10 @@ class Placer {
 
   void add_collective(const HloCollective& facts, std::int64_t times, int depth, bool first) {
     const HloInstruction& one = row(facts.computation, facts.row);
-    PlacedCollective placed;
-    placed.facts = facts;
-    placed.name = one.name;
-    placed.path = one.op_name;
+    PlacedCollective placed{
+        .facts = facts, .name = one.name, .path = one.op_name, .times = times, .depth = depth, .first = first};
     placed.phase = phase_of_path(one.op_name);
-    placed.times = times;
-    if (facts.groups >= 0) placed.ranks = module_.groups[static_cast<std::size_t>(facts.groups)].size;
-    placed.depth = depth;
-    placed.first = first;
+    if (facts.groups >= 0) placed.ranks = module_.groups[facts.groups].size;
     placed.label =
         fmt::format("{}{}{}{}", facts.label, numbers_[facts.label]++,
                     facts.operands > 1 ? fmt::format("<{}>", facts.operands) : "", facts.pipelined ? "p" : "");
@@ -140,7 +128,7 @@ class Placer {
       if (found.empty() || mentions(placed.parameter, found)) continue;
       placed.parameter += (placed.parameter.empty() ? "" : ", ") + clean_text(found, kMostOfACell);
     }
-    const auto& rows = computation(facts.computation).instructions;
+    const auto& rows = module_.computations[facts.computation].instructions;
     for (std::int32_t i = facts.row + 1; i < facts.done; ++i) {
       const HloInstruction& between = row(facts.computation, i);
       int& count = collective_of(module_, facts.computation, i) ? placed.collectives
@@ -157,8 +145,7 @@ class Placer {
         const bool slice = mentions(user.name, "dynamic-slice") || mentions(user.name, "dynamic_slice");
         const bool carries = user.opcode == "get-tuple-element" || user.opcode == "bitcast";
         if (carries) values.insert(i);
-        slices = slices || (slice && !carries);
-        others = others || (!slice && !carries);
+        if (!carries) (slice ? slices : others) = true;
       }
       placed.sliced = slices && !others;
     }
@@ -167,16 +154,10 @@ class Placer {
 
   double collective_seconds(const PlacedCollective& one) const {
     const std::int64_t ranks = one.ranks > 0 ? one.ranks : std::min<std::int64_t>(program_.devices, 1 << 20);
-    std::vector<int> members(static_cast<std::size_t>(ranks));
-    std::iota(members.begin(), members.end(), 0);
-    if (one.facts.groups >= 0) {
-      const ReplicaGroups& groups = module_.groups[static_cast<std::size_t>(one.facts.groups)];
-      if (!groups.lists.empty()) members = groups.lists.front();
-    }
-    std::map<int, int> nodes;
-    for (const int member : members) ++nodes[member / std::max(1, cluster_->gpus_per_node)];
-    clock::GroupShape shape{static_cast<int>(ranks), static_cast<int>(std::max<std::size_t>(1, nodes.size())), 1};
-    for (const auto& [node, of_node] : nodes) shape.per_node = std::max(shape.per_node, of_node);
+    const bool listed = one.facts.groups >= 0 && !module_.groups[one.facts.groups].lists.empty();
+    std::vector<int> members = listed ? module_.groups[one.facts.groups].lists.front() : std::vector<int>(ranks);
+    if (!listed) std::iota(members.begin(), members.end(), 0);
+    const clock::GroupShape shape = app::shape_on_nodes(members, cluster_->gpus_per_node);
     return clock::collective_cost(*cluster_, one.facts.cost, static_cast<double>(one.bytes()), shape).seconds();
   }
 
@@ -203,7 +184,7 @@ class Placer {
     constexpr int kMostCalls = 64;
     if (++nested_ > kMostCalls) throw ConfigError("has a computation in too many others.");
     constexpr std::size_t kMost = std::size_t{8} << 20;
-    const auto& rows = computation(c).instructions;
+    const auto& rows = module_.computations[c].instructions;
     visits_ += 1 + rows.size();
     if (visits_ > kMost)
       throw ConfigError(fmt::format("runs more than {} instructions, which is what is followed.", kMost));
@@ -218,7 +199,7 @@ class Placer {
       text += word;
     };
     for (std::int32_t i = 0; i < std::ssize(rows); ++i) {
-      const HloInstruction& one = rows[static_cast<std::size_t>(i)];
+      const HloInstruction& one = rows[i];
       if (one.opcode == "while") {
         const std::int64_t trips = std::max<std::int64_t>(one.trips, 1);
         if (times > (std::int64_t{1} << 40) / trips) throw ConfigError("repeats a loop too often.");
@@ -229,6 +210,7 @@ class Placer {
         put(fmt::format(" loop {}", loop));
         if (told) program_.loops.push_back({one.name, depth, one.trips, doubled});
         for (std::size_t part = one.called.size(); part-- > 0;) {  // the condition, which also ends it, and the body
+          loop_of_.try_emplace(one.called[part], c, i);
           const std::int64_t runs = trips + (part > 0 && one.trips >= 0 ? 1 : 0);
           for (std::int64_t run = 0; run < (cluster_ != nullptr ? runs : 1); ++run)
             walk(one.called[part], times * runs, depth + 1, inner, told && run == 0);
@@ -238,8 +220,8 @@ class Placer {
       } else if (const auto ends = open.find(i); ends != open.end()) {
         PlacedCollective& placed = program_.collectives[ends->second.first];
         put(" -" + placed.label);
-        placed.exposed_seconds += std::max(0.0, ends->second.second - now_);
-        now_ = std::max(now_, ends->second.second);
+        placed.exposed_seconds += std::max(0.0, ends->second.second - program_.seconds);
+        program_.seconds = std::max(program_.seconds, ends->second.second);
       } else if (const auto found = collective_of(module_, c, i)) {
         const auto [known, fresh] = index_.try_emplace({c, i}, program_.collectives.size());
         if (fresh) add_collective(*found, times, depth, before == 0);
@@ -247,17 +229,17 @@ class Placer {
         put(fmt::format(" {}{}{}", found->done >= 0 ? "+" : "", placed.label, found->asynchronous ? "" : "!"));
         const double took = cluster_ != nullptr ? collective_seconds(placed) : 0;
         placed.seconds += took;
-        sent_ = std::max(now_, sent_) + took;
-        if (found->done >= 0) open[found->done] = {known->second, found->asynchronous ? sent_ : now_};
+        sent_ = std::max(program_.seconds, sent_) + took;
+        if (found->done >= 0) open[found->done] = {known->second, found->asynchronous ? sent_ : program_.seconds};
         if (!found->asynchronous) {
-          placed.exposed_seconds += sent_ - now_;
-          now_ = sent_;
+          placed.exposed_seconds += sent_ - program_.seconds;
+          program_.seconds = sent_;
         }
       } else if (!is_free(one)) {
         if (flops(c, one) >= 0) ++products, ++before;
         const double took = cluster_ != nullptr ? kernel_seconds(c, one) : 0;
-        now_ += took;
-        computed_ += took;
+        program_.seconds += took;
+        program_.compute_seconds += took;
       }
     }
     put("");
@@ -276,7 +258,7 @@ class Placer {
   std::map<std::int32_t, std::pair<std::int32_t, std::int32_t>> loop_of_;  // by body: where its while is
   std::size_t visits_ = 0;
   int nested_ = 0;  // computations that are being run
-  double now_ = 0, sent_ = 0, computed_ = 0;
+  double sent_ = 0;
 };
 
 bool is_small(const PlacedCollective& one) { return one.bytes() <= kScalarBytes; }
@@ -371,6 +353,47 @@ std::string why_synchronous(bool others, bool since_0_7_2) {
       since_0_7_2 ? "" : ", or before JAX 0.7.2,");
 }
 
+std::vector<std::string> on_compute_stream(const RankRows& rank) {
+  if (!rank.xla || rank.computes_on_host()) return {};
+  int compute = -1;
+  const std::vector<StreamRole> roles = stream_roles(rank, compute);
+  const auto steps = static_cast<double>(std::max<std::size_t>(1, rank.steps.size()));
+  std::map<std::string, std::pair<double, int>> sums;  // by what they are: milliseconds, and how many
+  double all_ms = 0;
+  bool elsewhere = false, gathers = false;
+  for (const DeviceRow& row : rank.device) {
+    if (row.kind != Activity::collective) continue;
+    elsewhere = elsewhere || row.stream != compute;
+    if (row.stream != compute) continue;
+    const CollectiveFacts facts = row.collective < 0 ? CollectiveFacts() : rank.collectives[row.collective];
+    const std::int64_t bytes = std::max(facts.elements_in, facts.elements_out) * bytes_of_dtype(facts.dtype);
+    std::string what(to_string(facts.kind));
+    if (bytes > 0) what += " of " + format_bytes(bytes);
+    if (row.phase >= 0) what += fmt::format(" in {}", schedule::to_string(static_cast<schedule::Phase>(row.phase)));
+    const double ms = static_cast<double>(row.end_ns - row.begin_ns) / 1e6 / steps;
+    sums[what].first += ms;
+    ++sums[what].second;
+    all_ms += ms;
+    gathers = gathers || facts.kind == Communication::all_gather;
+  }
+  if (sums.empty()) return {};
+  const double busy_ms = static_cast<double>(roles[compute].busy_ns) / 1e6 / steps;
+  std::vector<std::string> told{fmt::format("{:.3f} of the {:.3f} ms a step that it is busy, {:.1f} %: {}", all_ms,
+                                            busy_ms, 100 * all_ms / busy_ms,
+                                            why_synchronous(elsewhere, rank.xla->since_0_11_1.has_value()))};
+  std::vector<std::pair<std::string, std::pair<double, int>>> most(sums.begin(), sums.end());
+  std::ranges::stable_sort(most, std::greater<>(), [](const auto& one) { return one.second.first; });
+  most.resize(std::min<std::size_t>(most.size(), 4));
+  for (const auto& [what, sum] : most)
+    told.push_back(fmt::format("{}: {:.3f} ms, {:.3g} a step", what, sum.first, sum.second / steps));
+  if (gathers)
+    told.push_back(
+        fmt::format("Gathers in a loop: {} begins them an iteration ahead, beside its products; not through the "
+                    "barrier of jax.checkpoint.",
+                    gathers_ahead(rank.xla->since_0_11_1)));
+  return told;
+}
+
 HloModule read_hlo(const std::string& path) {
   constexpr std::uint64_t kMost = std::uint64_t{2} << 30;  // what protobuf itself can hold
   trace::InputFile file(path, kMost);
@@ -388,7 +411,7 @@ std::string hlo_report(const HloProgram& program) {
   std::string text =
       fmt::format("{}: {} devices, {}\n\n", clean_text(program.name, kMostOfACell), program.devices,
                   program.scheduled ? "in the order of launches" : "not scheduled: the order is not that of launches");
-  for (const std::string& line : program.order) text += line.empty() ? "" : app::text_line(line);
+  for (const std::string& line : program.order) text += app::text_line(line);
   text +=
       "+ begins, - is waited for, ! not asynchronous, Gn matrix products, <n> combined, p pipelined, +1 another like "
       "it\n\n";
@@ -455,12 +478,9 @@ std::string hlo_json(const HloProgram& program) {
   Json json{{"module", clean_text(program.name, kMostOfACell)},
             {"scheduled", program.scheduled},
             {"devices", program.devices},
-            {"order", Json::array()},
+            {"order", program.order},
             {"collectives", Json::array()},
             {"loops", Json::array()}};
-  for (const std::string& line : program.order) {
-    if (!line.empty()) json["order"].push_back(line);
-  }
   for (const PlacedCollective& one : program.collectives) {
     const HloCollective& facts = one.facts;
     Json row{{"name", clean_text(one.name, kMostOfACell)},
@@ -496,12 +516,24 @@ std::string hlo_json(const HloProgram& program) {
   return json.dump(2) + "\n";
 }
 
+/// How long collectives on the stream of products took, if an xplane.pb tells it.
+std::string measured(const std::string& path) {
+  std::string text;
+  try {
+    for (const std::string& line : on_compute_stream(read_job({path}).ranks.front()))
+      text += (text.empty() ? "\nCollectives on the stream that computes\n" : "") + app::text_line("- " + line);
+  } catch (const ConfigError&) {  // a module, and no rows of a device
+  }
+  return text;
+}
+
 std::string hlo_answer(const std::string& path, const std::string& cluster, bool json) {
   std::optional<config::Cluster> machine;
   if (!cluster.empty()) machine = config::load_cluster(cluster);
   try {
     const HloProgram program = place_collectives(read_hlo(path), machine ? &*machine : nullptr);
-    return json ? hlo_json(program) : hlo_report(program);
+    if (json) return hlo_json(program);
+    return hlo_report(program) + (path.find(".xplane.pb") == path.npos ? "" : measured(path));
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", path, error.what()));
   }

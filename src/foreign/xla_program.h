@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/cluster.h"
+#include "foreign/job_trace.h"
 #include "foreign/xla_module.h"
 #include "schedule/op.h"
 
@@ -14,11 +15,11 @@ namespace fsdpbench::foreign {
 /// A collective with its place in the program.
 struct PlacedCollective {
   HloCollective facts;
-  std::string name;       ///< of the instruction
-  std::string label;      ///< in the order: "AG3"
-  std::string parameter;  ///< of the program, of which it gathers a shard: "params[0]['up']"; "" if none is found
-  std::string path;       ///< op_name: the line of the program that it was made for
-  std::optional<schedule::Phase> phase;
+  std::string name;         ///< of the instruction
+  std::string label{};      ///< in the order: "AG3"
+  std::string parameter{};  ///< of the program, of which it gathers a shard: "params[0]['up']"; "" if none is found
+  std::string path;         ///< op_name: the line of the program that it was made for
+  std::optional<schedule::Phase> phase{};
   std::int64_t times = 1;                          ///< in an execution
   int depth = 0;                                   ///< loops around it
   std::int64_t ranks = -1;                         ///< of its group; -1: not told
@@ -43,10 +44,10 @@ struct HloProgram {
   std::string name;
   bool scheduled = false;
   std::int64_t devices = 1;
-  std::vector<PlacedCollective> collectives;
-  std::vector<PlacedLoop> loops;
-  std::vector<std::string> order;           ///< a line for each computation: "loop x4: +AG0 G -AG0 …"
-  std::vector<std::string> advice;          ///< sentences with the flag or PartitionSpec that changes something
+  std::vector<PlacedCollective> collectives{};
+  std::vector<PlacedLoop> loops{};
+  std::vector<std::string> order{};         ///< a line for each computation: "loop x4: +AG0 G -AG0 …"
+  std::vector<std::string> advice{};        ///< sentences with the flag or PartitionSpec that changes something
   double seconds = 0, compute_seconds = 0;  ///< of an execution, on a cluster
 };
 
@@ -64,8 +65,12 @@ HloModule read_hlo(const std::string& path);
 
 /// XLA's flag for gathers an iteration ahead, in a sentence. Absent: both of its names.
 std::string gathers_ahead(std::optional<bool> since_0_11_1);
-/// Sentence about what makes XLA's scheduler overlap. `others`: it did, of other collectives.
+/// The sentence on what makes XLA's scheduler overlap. `others`: it did, of other collectives.
 std::string why_synchronous(bool others, bool since_0_7_2 = false);
+
+/// Sentences about collectives that XLA launched on the stream of its products, which it does with those that are not
+/// asynchronous.
+std::vector<std::string> on_compute_stream(const RankRows& rank);
 
 std::string hlo_report(const HloProgram& program);
 std::string hlo_json(const HloProgram& program);

@@ -32,12 +32,7 @@ std::int64_t integer_of(const Value& value) {
 
 ParsedEvent event(std::string_view category, std::string_view name, std::int64_t begin_ns, std::int64_t length_ns,
                   std::optional<std::int64_t> process = {}, std::int64_t thread = 0) {
-  ParsedEvent made;
-  made.ph = "X";
-  made.category = category;
-  made.name = name;
-  made.begin_ns = begin_ns;
-  made.length_ns = length_ns;
+  ParsedEvent made{0, {}, {}, "X", category, name, begin_ns, length_ns};
   if (process) made.members = {{field::kPid.name, number(*process)}, {field::kTid.name, number(thread)}};
   return made;
 }
@@ -70,20 +65,17 @@ XlaRows::Row XlaRows::row_of(std::string_view plane, std::string_view line) {
 
 void XlaRows::add(Row row, std::string_view name, const std::vector<Stat>& stats) {
   if (row.of == Of::nothing || row.length_ns < 0) return;
-  std::string_view op, module, path, around;
+  std::string_view op, module, path;
   for (const auto& [key, value] : stats) {
     if (key == "hlo_op") op = value.text;
     if (key == "hlo_module") module = value.text;
     if (key == "name") path = value.text;
-    if (key == "tf_op") around = value.text;
     if (key == "correlation_id") row.correlation = integer_of(value);
     if (key == "device_ordinal") row.device = integer_of(value);
     if (key == "run_id") row.run = integer_of(value);
     if (key == "step_num") row.step = integer_of(value);
-    if (key == "memcpy_details") row.bytes = number_behind("size:", value.text), row.category = kCopy;
-    if (key == "memset_details") row.bytes = number_behind("size:", value.text), row.category = kFill;
+    if (key == "memcpy_details" || key == "memset_details") row.bytes = number_behind("size:", value.text);
   }
-  if (path.empty() && around.find('/') != around.npos) path = around;  // before JAX 0.6
   if (!module.empty()) row.module = names_.number(module);
   if (!op.empty()) row.op = names_.number(op);
   if (const auto known = ops_.find({std::string(module), std::string(op)}); known != ops_.end())
@@ -113,12 +105,12 @@ void XlaRows::add(Row row, std::string_view name, const std::vector<Stat>& stats
 }
 
 bool XlaRows::json_event(const ParsedEvent& event) {
-  if (!event.category.empty()) return false;
   const Value* const pid = event.member(field::kPid.name);
   const Value* const tid = event.member(field::kTid.name);
+  if (!event.category.empty() || pid == nullptr) return false;
   if (event.ph == "M") {
     const Value* const name = event.arg("name");
-    if (pid == nullptr || name == nullptr || !name->is_text()) return false;
+    if (name == nullptr || !name->is_text()) return false;
     if (event.name == "process_name") {
       if (!name->text.starts_with("/host:") && !name->text.starts_with("/device:")) return false;
       planes_[pid->integer] = name->text;
@@ -127,7 +119,7 @@ bool XlaRows::json_event(const ParsedEvent& event) {
     }
     return planes_.contains(pid->integer);
   }
-  if (pid == nullptr || tid == nullptr || event.ph != "X" || !event.begin_ns || !event.length_ns) return false;
+  if (tid == nullptr || event.ph != "X" || !event.begin_ns || !event.length_ns) return false;
   const auto track = tracks_.find({pid->integer, tid->integer});
   if (track == tracks_.end()) return planes_.contains(pid->integer);
   Row row = track->second;
@@ -143,10 +135,7 @@ void XlaRows::xspace(std::string_view bytes, std::int64_t most_events) {
   if (planes.empty()) throw ConfigError("is no xplane.pb of a profiler, or is cut off in its first plane.");
   for (const std::string_view module : modules_in_xspace(bytes)) add_module(module);
   for (const std::string_view one : planes) plane(one, most_events);
-  WireMessage whole(bytes);
-  while (whole.next()) {
-  }
-  if (whole.broken()) trouble_ = "The file is cut off.";
+  if (!is_whole(bytes)) trouble_ = "The file is cut off.";
 }
 
 void XlaRows::plane(std::string_view bytes, std::int64_t most_events) {
@@ -157,12 +146,12 @@ void XlaRows::plane(std::string_view bytes, std::int64_t most_events) {
   const auto read_stat = [&](std::string_view stat) -> Stat {
     std::string_view name;
     Value value;
-    for (WireMessage one(stat); one.next();) {
+    for (WireMessage one{stat}; one.next();) {
       constexpr std::uint32_t kUnsigned = 3, kSigned = 4, kText = 5, kBytes = 6, kName = 7;
-      if (one.field() == 1) name = stat_names[one.integer()];
-      if (one.field() == kUnsigned || one.field() == kSigned) value = number(one.integer());
-      if (one.field() == kText || one.field() == kBytes) value = text(one.bytes());
-      if (one.field() == kName) value = text(stat_names[one.integer()]);
+      if (one.field == 1) name = stat_names[one.integer];
+      if (one.field == kUnsigned || one.field == kSigned) value = number(one.integer);
+      if (one.field == kText || one.field == kBytes) value = text(one.bytes);
+      if (one.field == kName) value = text(stat_names[one.integer]);
     }
     return {name, value};
   };
@@ -201,9 +190,9 @@ void XlaRows::add_module(std::string_view bytes) {
     HloModule made = parse_hlo_proto(bytes);
     HloModule& module = modules_.insert_or_assign(made.name, std::move(made)).first->second;
     for (std::int32_t c = 0; c < std::ssize(module.computations); ++c) {
-      const auto& rows = module.computations[static_cast<std::size_t>(c)].instructions;
+      const auto& rows = module.computations[c].instructions;
       for (std::int32_t i = 0; i < std::ssize(rows); ++i) {
-        const HloInstruction& one = rows[static_cast<std::size_t>(i)];
+        const HloInstruction& one = rows[i];
         ops_[{module.name, one.name}] = {collective_of(module, c, i), &module, one.op_name};
       }
     }
@@ -269,13 +258,13 @@ void XlaRows::device_event(const Row& row, std::int64_t id, KinetoRows& to, std:
     const HloCollective& known = *facts->collective;
     const HloModule& module = *facts->module;
     // Bytes count where operands have several types.
-    const int size = std::max(1, hlo_type(known.dtype).first);
+    const int size = std::max(1, hlo_bytes(known.dtype));
     add(field::kInElements, number(known.bytes_in / size));
     add(field::kOutElements, number(known.bytes_out / size));
-    add(field::kDtype, text(hlo_type(known.dtype).second));
-    world = std::max(world, module.partitions * module.replicas);
+    add(field::kDtype, text(known.dtype));
+    world = std::max(world, module.devices);
     if (known.groups >= 0) {
-      const ReplicaGroups& groups = module.groups[static_cast<std::size_t>(known.groups)];
+      const ReplicaGroups& groups = module.groups[known.groups];
       const auto [list, fresh] = own_groups_.try_emplace({&module, known.groups, id});
       for (const std::vector<int>& one : groups.lists) {
         if (!fresh || one.size() > kMostOfAGroup) continue;
@@ -329,7 +318,8 @@ std::vector<RankRows> XlaRows::take() {
     if (world > 0) facts.world_size = world;
     RankRows& rank = made.emplace_back(to.take(facts));
     if (!trouble_.empty()) rank.notes.insert(rank.notes.begin(), trouble_);
-    rank.xla = {jaxlib_, told};
+    rank.xla.emplace(told);
+    if (!jaxlib_.empty()) rank.xla->since_0_11_1 = jaxlib_ >= std::vector<std::int64_t>{0, 11, 1};
     if (devices > 1) rank.notes.push_back(fmt::format("It is device {} of the {} of its process.", local, devices));
   }
   return made;

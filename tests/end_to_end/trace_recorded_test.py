@@ -120,12 +120,14 @@ class TraceRecorded(Program):
 
     def test_what_nobody_recorded_is_not_wrong_with_confidence(self) -> None:
         """Recorded jobs as other profilers, programs and accidents would have them."""
-        for name in ("fsdp2", "fsdp1-grad-op"):
+        unlaunched = {what: TRANSFORMATIONS[what] for what in ("no-runtime", "no-launches")}
+        for name, changes in {"fsdp2": TRANSFORMATIONS, "fsdp1-grad-op": TRANSFORMATIONS, "fsdp1-no-shard": unlaunched,
+                              "ddp-zero1": unlaunched}.items():
             case = self.cases[name]
             with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
                 archive.extractall(self.folder / name)
             files = [json.loads(file.read_text()) for file in sorted((self.folder / name).glob("*.json"))]
-            for what, (change, may_be_unknown) in TRANSFORMATIONS.items():
+            for what, (change, may_be_unknown) in changes.items():
                 folder = self.folder / f"{name}-{what}"
                 folder.mkdir()
                 for rank, file in enumerate(change(copy.deepcopy(files))):

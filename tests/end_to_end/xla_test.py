@@ -99,6 +99,15 @@ class StoredPrograms(unittest.TestCase):
                                          capture_output=True, check=True).stdout)
         self.assertIn("that computes: 2.150 of the 16.280 ms", told["notes"][0])
 
+    def test_cases_that_people_reported_are_explained_in_thirty_lines(self) -> None:
+        for words, said in ((["simulate", "--hlo", SOURCE / "tests/peer/recorded/xla-texts/llama.hlo.txt.gz", "--cluster", "dgx-h100"],
+                             "A2A3, RS1<3>: on the compute stream"),
+                            (["explain", "--hlo", SOURCE / "tests/foreign/synchronous.xplane.pb"],
+                             "2.150 of the 16.280 ms a step that it is busy")):
+            told = subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=True).stdout
+            self.assertLessEqual(len(told.splitlines()), 30)
+            self.assertIn(said, told)
+
     def test_the_recorder_has_as_many_programs_as_are_stored(self) -> None:
         self.assertGreaterEqual(len(xla_programs.programs()), 40)
 

@@ -107,6 +107,17 @@ TEST_F(KinetoReader, LinksWhatRanToWhoLaunchedItAndWhatItWasPartOf) {
   EXPECT_THAT(rows.notes, ElementsAre("1 rows of the device have no launch in the file."));
 }
 
+TEST_F(KinetoReader, WhereCallsAreNotInTheFileTheOpWithTheExternalIdLaunched) {
+  const RankRows rows =
+      read_one(file_of(event("cpu_op", "aten::mm", 11, 10, 30, R"("External id": 5)") + ",\n" +
+                       event("user_annotation", "ProfilerStep#4", 11, 0, 400, R"("External id": 6)") + ",\n" +
+                       event("kernel", "gemm", 7, 260, 40, R"("stream": 7, "correlation": 103, "External id": 5)") +
+                       ",\n" + event("kernel", "other", 7, 360, 40, R"("stream": 7, "External id": 6)")));
+  ASSERT_THAT(rows.device, SizeIs(2));
+  EXPECT_EQ(name_of(rows, rows.device[0].launch), "aten::mm");
+  EXPECT_EQ(rows.device[1].launch, -1);
+}
+
 TEST_F(KinetoReader, KeepsWhatTheFileSaysOfTheJob) {
   const RankRows rows = read_one(file_of(small_step(), "1"));
   EXPECT_EQ(rows.rank, 1);

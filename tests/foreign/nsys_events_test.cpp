@@ -11,6 +11,7 @@
 #include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "foreign/kineto_reader.h"
@@ -103,6 +104,27 @@ TEST_F(Nsys, KernelsStreamsCallsAndRangesAreRead) {
   EXPECT_EQ(std::ranges::count(rank.host, HostWork::synchronise, &HostRow::kind), 1);
   ASSERT_EQ(rank.steps.size(), 1U);
   EXPECT_EQ(rank.steps.front().number, 4);
+}
+
+TEST_F(Nsys, WaitsAreReadWhereTheirCallsAreLeftOut) {
+  const std::string waits =
+      "CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION(start INT, end INT, correlationId INT, globalPid INT, syncType "
+      "INT);"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION VALUES (145, 490, 3, 77 << 24, 3), (520, 560, 12, 77 << 24, 3), "
+      "(520, 560, 3, 78 << 24, 3), (570, 580, 13, 77 << 24, 2);";
+  const auto waits_of = [&](const std::string& sql) {
+    std::vector<std::int64_t> begins;
+    for (const RankRows& rank : read_job({make(std::to_string(sql.size()) + ".sqlite", sql)}).ranks) {
+      for (const HostRow& row : rank.host) {
+        if (row.kind == HostWork::synchronise) begins.push_back(row.begin_ns);
+      }
+    }
+    return begins;
+  };
+  // A call of its own, a wait whose call is not there; not a stream's wait for an event.
+  EXPECT_THAT(waits_of(std::string(kTables) + kRows + waits), ::testing::ElementsAre(140, 520));
+  EXPECT_THAT(waits_of(std::string(kTables) + kRows + waits + "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME;"),
+              ::testing::IsEmpty());
 }
 
 TEST_F(Nsys, FoldersAreLookedThroughForThem) {

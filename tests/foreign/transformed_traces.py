@@ -29,6 +29,10 @@ def without(pattern: str):
     return lambda files: [keep(file, lambda one: not re.search(pattern, one.get("name", ""))) for file in files]
 
 
+def without_calls(files):
+    return [keep(file, lambda one: one.get("cat") not in ("cuda_runtime", "cuda_driver")) for file in files]
+
+
 def without_annotations(files):
     return [keep(file, lambda one: not annotation(one) or one["name"].startswith(("ProfilerStep", "nccl:"))) for file in files]
 
@@ -194,7 +198,8 @@ TRANSFORMATIONS = {
     "no-optimizer": (without("^Optimizer"), set()),
     "no-autograd": (without("autograd::engine"), {"checkpointing"}),
     "no-host-ops": (lambda files: [keep(file, lambda one: one.get("cat") != "cpu_op") for file in files], None),
-    "no-runtime": (lambda files: [keep(file, lambda one: one.get("cat") not in ("cuda_runtime", "cuda_driver")) for file in files], None),
+    "no-runtime": (without_calls, set()),  # the op with a kernel's external id launched it
+    "no-launches": (lambda files: without_arguments("External id")(without_calls(files)), None),
     "no-sizes": (without_arguments("In msg nelems", "Out msg nelems", "Input Dims"), None),
     "no-groups": (without_arguments("Process Group Name", "Group size", "Process Group Ranks", "Process Group Description"), None),
     "stretched": (stretched(3.0), {"step"}),
