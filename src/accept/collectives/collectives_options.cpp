@@ -259,6 +259,9 @@ void settle(CollectivesArguments& a) {
   if (a.skip >= a.iterations) {
     throw ConfigError(fmt::format("collectives -K {}: nothing is left of -n {} iterations.", a.skip, a.iterations));
   }
+  if (a.skip > 0 && !a.per_iteration) {
+    throw ConfigError(fmt::format("collectives -K {}: leaves iterations out of the columns of -I; give -I 1.", a.skip));
+  }
   if (a.check_all && a.aggregate > 1) {
     throw ConfigError(
         fmt::format("collectives --check-all: of -m {} collectives in a row only what the last one leaves could be "
