@@ -79,7 +79,7 @@ FOLDERS = [
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 4500, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",
            "the executor: the only place where schedule meets backend; masters, data, checkpoints"),
-    Folder("runs", 6450, "cell.h, trial.h, measure.h, result_fields.h",
+    Folder("runs", 6460, "cell.h, trial.h, measure.h, result_fields.h",
            "record config launch hardware trace plan schedule backend model clock account engine",
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
     Folder("tune", 4300, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
@@ -101,7 +101,7 @@ FOLDERS = [
            "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign "
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),
-    Folder("app", 1300, "main.cpp, command_line.cpp",
+    Folder("app", 1310, "main.cpp, command_line.cpp",
            "record config launch hardware trace plan schedule backend clock account engine runs tune app/commands",
            "the program: the command line, and what single commands say"),
 ]
@@ -119,7 +119,7 @@ class Limit:
 LIMITS = [
     Limit("src", 700, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 161, "keys", "profiles/README.md"),
-    Limit("tests", 84200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 84400, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 11200, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4650, "lines", "profiles/**/*.toml"),

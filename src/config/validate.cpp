@@ -509,7 +509,11 @@ void check_simulate(const RunConfig& config, Notes& notes) {
       idle.attention = defaults.attention;
       idle.efficiency = defaults.efficiency;
     }
-    if (idle != Simulate{}) notes.push_back("[simulate] has no effect: device.backend is not \"virtual\".");
+    if (idle != Simulate{}) {
+      notes.push_back(fmt::format(
+          "{} has no effect: device.backend = \"{}\" measures this machine; `fsdpbench simulate` computes another.",
+          idle.cluster.empty() ? "[simulate]" : "simulate.cluster", to_string(config.device.backend)));
+    }
     return;
   }
   if (simulate.loss != Simulate::Loss::automatic && config.model.kind == ModelKind::mlp) {
