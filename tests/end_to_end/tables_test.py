@@ -84,7 +84,7 @@ class Tables(Program):
                         self.assertLessEqual(len(line), width, line)
                         self.assertNotRegex(re.sub(r"^train\.epsilon .*", "", line), EXPONENT)  # as one types it
                         self.assertNotRegex(line, LONG)
-                        for share in SHARE.findall(line):
+                        for share in SHARE.findall(line) if words[0] != "accept" else ():  # whose ratios of rates may exceed it
                             self.assertTrue(0 <= float(share) <= 100, line)
                 self.assertGreater(rows, 0)
 
