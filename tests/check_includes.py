@@ -101,7 +101,7 @@ FOLDERS = [
            "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign "
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),
-    Folder("app", 1300, "main.cpp, command_line.cpp",
+    Folder("app", 1310, "main.cpp, command_line.cpp",
            "record config launch hardware trace plan schedule backend clock account engine runs tune app/commands",
            "the program: the command line, and what single commands say"),
 ]

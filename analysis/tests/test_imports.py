@@ -50,6 +50,14 @@ class ImportTest(unittest.TestCase):
             self.assertTrue(any(part in sentence for sentence in [*found.unread, *found.missing.values()]), f"{part}: {found.unread}")
 
 
+class MissingPackageTest(unittest.TestCase):
+    def test_it_is_named(self) -> None:
+        without = "import sys; sys.modules['yaml'] = None; from fsdpbench.analysis.__main__ import main; sys.exit(main(['import']))"
+        done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+        self.assertEqual((done.returncode, done.stderr.strip()),
+                         (1, "error: Python's package yaml is missing; `make analysis` installs it."))
+
+
 class ModelTest(ImportTest):
     def test_a_model_and_deepspeeds_settings_are_one_profile(self) -> None:
         found = read(json.dumps(LLAMA), json.dumps({

@@ -1,6 +1,7 @@
 #include "accept/finding.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <stdexcept>

@@ -1,6 +1,7 @@
 #include "accept/link_parts.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <stdexcept>

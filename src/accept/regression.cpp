@@ -8,6 +8,8 @@
 #include <numeric>
 #include <set>
 
+#include "record/table.h"
+
 namespace fsdpbench::accept {
 namespace {
 
@@ -149,8 +151,9 @@ void decide(Change& c, bool explains, const std::string& why, double taken, std:
   // Then the ends of the interval are a convention, which says nothing to a reader.
   const bool any_factor = d.evidence != RestsOn::counted && most_slowed(taken) >= kSlicesLost;
   Judgement& j = c.judgement;
+  const app::Shown number(j.unit, std::max(std::abs(j.value.median), std::abs(c.before.median)));
   j.sentence = fmt::format(
-      "{:.4g} {} instead of {:.4g}: {}{}{}", j.value.median, j.unit, c.before.median,
+      "{} instead of {}: {}{}{}", number.text(j.value.median), number.number(c.before.median),
       how_much(d.ratio, c.higher_is_better),
       any_factor || sharp ? "" : fmt::format(", interval of now / before {:.3f} to {:.3f}", d.low, d.high), why);
   if (d.evidence == RestsOn::numbers) {

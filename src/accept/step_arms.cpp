@@ -1,6 +1,7 @@
 #include "accept/step_arms.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 

@@ -1,8 +1,11 @@
 #include "account/advice.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+
+#include "record/table.h"
 
 namespace fsdpbench::account {
 namespace {
@@ -15,17 +18,17 @@ constexpr const char* kSlowLinkUnseen =
 
 /// "5.30 ms less a step [5.10 to 5.44]"
 std::string gain_text(const Counterfactual& c) {
-  std::string text = fmt::format("{:.2f} ms less a step", c.gain_ms);
-  if (c.interval != IntervalKind::one_value) text += fmt::format(" [{:.2f} to {:.2f}]", c.ci_low, c.ci_high);
-  return text;
+  const app::Shown time("ms", std::max(c.gain_ms, c.ci_high));
+  return time.text(c.gain_ms) + " less a step" +
+         (c.interval == IntervalKind::one_value ? "" : fmt::format(" [{}]", time.range(c.ci_low, c.ci_high)));
 }
 
 /// "5.30 ms less a step [5.10 to 5.44], 2.00 MiB more memory."
 std::string brought_by(const Counterfactual& knob) {
   std::string text = gain_text(knob);
   if (knob.more_bytes && *knob.more_bytes != 0) {
-    const double mib = static_cast<double>(*knob.more_bytes) / (1 << 20);
-    text += fmt::format(", {:.2f} MiB {} memory", std::abs(mib), mib > 0 ? "more" : "less");
+    text += fmt::format(", {} {} memory", app::shown(std::abs(static_cast<double>(*knob.more_bytes)), "B"),
+                        *knob.more_bytes > 0 ? "more" : "less");
   } else if (knob.more_bytes) {
     text += ", no more memory";
   }
@@ -37,7 +40,7 @@ std::string without_sentence(const CauseShare& share, const std::string& setting
   std::string what(kCauses[share.cause].without);
   if (share.cause == Cause::straggler) what = fmt::format("the lateness of rank {}", share.late_rank);
   if (share.cause == Cause::slow_link) what = fmt::format("the slowness of rank {}'s link", share.late_rank);
-  return fmt::format("without {} the step would take {:.2f} ms, {}: {}.", what, share.without->step_ms,
+  return fmt::format("without {} the step would take {}, {}: {}.", what, app::shown(share.without->step_ms, "ms"),
                      gain_text(*share.without), advice_with(share.cause, settings));
 }
 
@@ -58,7 +61,7 @@ std::string advice(const CauseShare& share, const Evidence& e) {
     const std::string what =
         unseen ? e.absent
                : fmt::format("{}: {}{}", kCauses[cause].meaning, advice_with(cause, e.settings[cause]), *e.seen[cause]);
-    return fmt::format("at most {:.3f} ms: {}.", share.ms, what);
+    return fmt::format("at most {}: {}.", app::shown(share.ms, "ms"), what);
   }
   // With few steps no rank is the late one for certain.
   if (!share.without->advised || (cause == Cause::straggler && share.late_rank < 0)) return {};

@@ -78,11 +78,11 @@ inline constexpr EnumTable<Cause, CauseFacts> kCauses{
     CauseFacts{"copy", "a copy-in, a copy-out or a cast stood in the way", "copies in and out of communication buffers",
                "the flat layout{} needs none", "fsdp.layout=flat"},
     CauseFacts{"pcie", "a copy between the memories of device and host stood in the way",
-               "copies between device and host memory (fsdp.cpu_offload)",
+               "copies between device and host memory",
                "longer computation{}, microbatches without sync or state on the device hide or spare them",
                "train.batch_per_rank"},
     CauseFacts{"host_update", "the host updated what is in its memory, and the device had nothing else to do",
-               "the host's update of what lies in its memory (fsdp.cpu_offload)",
+               "the host's update of what lies in its memory",
                "more work a step{} makes it a smaller share; on the device it is faster", "train.accumulate"},
     CauseFacts{"slow_link", "the transfer went on over one rank's link, which is named, when all others' were done",
                "the slowness of one rank's link", "look at that link", ""},
@@ -90,7 +90,7 @@ inline constexpr EnumTable<Cause, CauseFacts> kCauses{
                "ranks that split a layer exchanged what they have of its result, or those that split sequences keys "
                "and values",
                "the exchanges of ranks that split layers or sequences",
-               "fewer of them (mesh.tensor, mesh.context), or all of them on one node, exchange less or faster", ""},
+               "fewer of them{}, or all of them on one node, exchange less or faster", "mesh.tensor, mesh.context"},
     CauseFacts{
         "expert_exchange", "rows went to the ranks that have their experts, or came back",
         "the exchanges of rows between ranks that split experts",

@@ -1,6 +1,7 @@
 #include "account/cause_table.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -18,13 +19,14 @@ using account::Cause;
 using account::CauseShare;
 using account::Counterfactual;
 
-/// "54.20 ms [54.00 to 54.50]"; of what was not replayed nothing.
-std::string without_text(const std::optional<Counterfactual>& without, int decimals) {
+/// "54.2 ms [54.0 to 54.5]"; of what was not replayed nothing.
+std::string without_text(const std::optional<Counterfactual>& without) {
   if (!without) return {};
   const double step = without->step_ms, whole = step + without->gain_ms;
-  if (without->interval == account::IntervalKind::one_value) return fmt::format("{:.{}f} ms", step, decimals);
-  return fmt::format("{:.{}f} ms [{:.{}f} to {:.{}f}]", step, decimals, whole - without->ci_high, decimals,
-                     whole - without->ci_low, decimals);
+  const std::string text = three_digits(step) + " ms";
+  if (without->interval == account::IntervalKind::one_value) return text;
+  return fmt::format("{} [{} to {}]", text, three_digits(whole - without->ci_high),
+                     three_digits(whole - without->ci_low));
 }
 
 }  // namespace
@@ -34,11 +36,11 @@ std::string cause_table(const account::CauseReport& report, const CauseTable& ho
   table.title = how.title;
   const bool replayed = std::ranges::any_of(report.causes, [](const CauseShare& c) { return c.without.has_value(); });
   table.header = {"cause", "ms", "of the step",
-                  replayed ? fmt::format("{} ({:.{}f} ms) without it", how.step, report.typical_ms, how.decimals) : "",
+                  replayed ? fmt::format("{} ({} ms) without it", how.step, three_digits(report.typical_ms)) : "",
                   "worst at"};
   const auto row = [&](std::string name, double ms, double share_pct, std::string without, std::string where) {
-    table.rows.push_back({std::move(name), fmt::format("{:.{}f}", ms, how.decimals), fmt::format("{:.1f} %", share_pct),
-                          std::move(without), std::move(where)});
+    table.rows.push_back(
+        {std::move(name), three_digits(ms), fmt::format("{:.1f} %", share_pct), std::move(without), std::move(where)});
   };
   std::string advice;
   for (const CauseShare& c : report.causes) {
@@ -47,7 +49,7 @@ std::string cause_table(const account::CauseReport& report, const CauseTable& ho
       where += fmt::format("{}{}: rank {}", where.empty() ? "" : ", ", c.cause == Cause::slow_link ? "slow" : "late",
                            c.late_rank);
     }
-    row(std::string(to_string(c.cause)), c.ms, c.share_pct, without_text(c.without, how.decimals), where);
+    row(std::string(to_string(c.cause)), c.ms, c.share_pct, without_text(c.without), where);
     if (!c.advice.empty()) advice += fmt::format("- {}: {}\n", to_string(c.cause), c.advice);
   }
   row("small (each under 2 %)", report.small_ms, 100 * report.small_ms / report.step_ms, "", "");
@@ -72,7 +74,7 @@ constexpr std::size_t kMostPathRows = 8;
 
 }  // namespace
 
-std::string path_table(const account::PathReport& path, int decimals) {
+std::string path_table(const account::PathReport& path) {
   PathRank all;
   for (const PathRank& rank : path.ranks) {
     for (const PathKind kind : kEnumerators<PathKind>) all.kinds_ms[kind] += rank.kinds_ms[kind];
@@ -86,7 +88,7 @@ std::string path_table(const account::PathReport& path, int decimals) {
   }
   const auto add_row = [&](std::string name, const PathRank& rank) {
     const auto share = [&](double ms) { return all.ms > 0 ? fmt::format("{:.1f} %", 100 * ms / all.ms) : ""; };
-    std::vector<std::string> row{std::move(name), fmt::format("{:.{}f}", rank.ms, decimals), share(rank.ms)};
+    std::vector<std::string> row{std::move(name), three_digits(rank.ms), share(rank.ms)};
     for (const PathKind kind : kEnumerators<PathKind>) {
       if (all.kinds_ms[kind] > 0) row.push_back(share(rank.kinds_ms[kind]));
     }

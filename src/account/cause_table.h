@@ -12,7 +12,6 @@ namespace fsdpbench::app {
 /// Printed list of causes, for a run of ours and for a traced job.
 struct CauseTable {
   std::string title;
-  int decimals = 2;                   ///< of milliseconds
   std::string no_typical;             ///< a line about why nothing was replayed; may be empty
   std::vector<std::string> knobs;     ///< sentences about settings, by what they gain
   std::string step = "typical step";  ///< what the step of `typical_ms` is
@@ -23,6 +22,6 @@ struct CauseTable {
 std::string cause_table(const account::CauseReport& report, const CauseTable& how);
 
 /// Table of what decided how long steps were, by rank and kind: a row adds up to its rank's, the rows to the step.
-std::string path_table(const account::PathReport& path, int decimals);
+std::string path_table(const account::PathReport& path);
 
 }  // namespace fsdpbench::app

@@ -1,6 +1,7 @@
 #include "account/counterfactual.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -86,6 +87,10 @@ std::vector<Knob> knobs_of(const config::RunConfig& config) {
   if (fsdp.reduce_dtype == DType::f32) {
     add(Cause::link_bound, "fsdp.reduce_dtype=bf16", [](config::RunConfig& c) { c.fsdp.reduce_dtype = DType::bf16; });
   }
+  if (const dialects::Dialect* system = dialects::dialect_of(config)) {
+    const dialects::Sayable words(*system, config);
+    for (Knob& knob : knobs) knob.sayable = words.says(knob.config, dialects::Sayable::Own::may_change);
+  }
   return knobs;
 }
 
@@ -131,8 +136,9 @@ class Finder {
   Counterfactuals find(const std::vector<Asked>& causes) {
     std::vector<Question> questions;
     for (const Asked& asked : causes) questions.push_back(about(asked));
-    const config::RunConfig& in_force = typical_.training().config;
-    for (Knob& knob : knobs_of(in_force)) {
+    const std::vector<Knob> knobs = knobs_of(typical_.training().config);
+    for (const Knob& knob : knobs) {
+      if (!knob.sayable) continue;
       Question question = rebuilt(knob.config);
       question.answer.cause = knob.cause;
       question.answer.set = knob.set;
@@ -143,14 +149,12 @@ class Finder {
     if (!typical_.repeats()) find_intervals(questions);
 
     Counterfactuals result;
-    const dialects::Dialect* const system = dialects::dialect_of(in_force);  // whose users the advice is for
     for (Question& question : questions) {
       Counterfactual& answer = question.answer;
       advise(answer);
-      if (system != nullptr && answer.set == "fsdp.layout=flat" && answer.advised) {
-        answer.advised = dialects::Sayable(*system, in_force).says(question.rebuilt->config);
-      }
       if (answer.set.empty()) {
+        const auto unsaid = [&](const Knob& knob) { return knob.cause == answer.cause && !knob.sayable; };
+        if (question.rebuilt && std::ranges::any_of(knobs, unsaid)) answer.advised = false;
         result.causes.push_back(std::move(answer));
         continue;
       }

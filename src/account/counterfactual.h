@@ -18,6 +18,7 @@ struct Knob {
   Cause cause = Cause::unknown;  ///< that it is meant for
   std::string set;               ///< "key=value", as --set takes it
   config::RunConfig config;      ///< with that value
+  bool sayable = true;           ///< the preset's system has a word for it, or none for the value in force either
 };
 
 /// One value of each key that shapes communication and could be better than what the configuration has: the next one up
@@ -40,7 +41,8 @@ struct Counterfactual {
       IntervalKind::one_value;             ///< of the gain; one value: every step took the same, or there is one
   std::optional<std::int64_t> more_bytes;  ///< of peak memory; knobs that gain
   bool adds_collectives = false;           ///< some that the run does not have, or larger ones: their times are guesses
-  bool advised = false;  ///< the interval is above 0, the gain above the noise; a layout, which the preset's system has
+  bool advised =
+      false;  ///< the interval is above 0, the gain above the noise, and the preset's system has words for it
 };
 
 /// Replays the typical step without each of `causes` (`late_rank`: of a straggler, -1 elsewhere), and with each knob

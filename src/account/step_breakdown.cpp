@@ -1,6 +1,7 @@
 #include "account/step_breakdown.h"
 
 #include <fmt/format.h>
+
 #include <cmath>
 #include <string>
 #include <utility>
@@ -134,12 +135,12 @@ void check_wire_bytes(const plan::CommunicationVolume& expected, std::span<const
                       const plan::Plan& plan, const config::RunConfig& config) {
   const double rounding = static_cast<double>(4 * plan.units.size()) * static_cast<double>(config.train.accumulate) + 1;
   for (std::size_t rank = 0; rank < counted.size(); ++rank) {
-    const auto check = [&](const char* kind, double bytes, double formula, double allowed) {
-      if (std::abs(bytes - formula) <= allowed) return;
+    const auto check = [&](const char* kind, double bytes, double scheduled, double allowed) {
+      if (std::abs(bytes - scheduled) <= allowed) return;
       throw Error(
-          fmt::format("rank {}: {} moved {} bytes a step where the formula says {}; these measurements must not "
+          fmt::format("rank {}: {} moved {} bytes a step where the schedule says {}; these measurements must not "
                       "be used",
-                      rank, kind, bytes, formula),
+                      rank, kind, bytes, scheduled),
           ExitCode::check_failed);
     };
     check("all_gather", counted[rank].all_gather, expected.all_gather, 0.5);

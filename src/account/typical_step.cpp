@@ -1,6 +1,7 @@
 #include "account/typical_step.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -54,6 +54,13 @@ struct Declaration {
   }
 };
 
+/// Complaint about a text that must be one of `words`; empty if it is.
+std::string word_complaint(const std::string& text, const std::vector<std::string>& words) {
+  if (std::ranges::count(words, text) > 0) return "";
+  return fmt::format("'{}' is not valid; expected {}{}", text, fmt::join(words, ", "),
+                     config::nearest_clause(text, words));
+}
+
 /// Complaint about a number that must be within `range`; empty if it is.
 std::string range_complaint(const std::string& text, const std::pair<std::int64_t, std::int64_t>& range) {
   double number = 0;
@@ -73,7 +80,9 @@ void declare_option(CLI::App& app, const Option& option) {
   if (option.range) {
     added->check([range = *option.range](const std::string& text) { return range_complaint(text, range); });
   }
-  if (!option.words.empty()) added->check(CLI::IsMember(option.words));
+  if (!option.words.empty()) {
+    added->check([words = option.words](const std::string& text) { return word_complaint(text, words); });
+  }
   if (option.has_list) added->delimiter(',');
   if (option.may_repeat || option.has_list) added->allow_extra_args(false);
   if (option.counts) added->expected(option.counts->first, option.counts->second);
@@ -171,6 +180,9 @@ class Parser {
     check_command_names(app_, argc, argv);
     try {
       app_.parse(argc, argv);
+    } catch (const ConfigError&) {  // a misspelt option is the better complaint, as in complaint()
+      if (!left_option()) throw;
+      throw ConfigError(complaint(CLI::ExtrasError({})));
     } catch (const CLI::ParseError& error) {
       // Asking for help or version is no mistake.
       if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) throw;
@@ -236,12 +248,20 @@ class Parser {
       for (const CLI::App* command : chosen.get_subcommands({})) names.push_back(command->get_name());
       message = fmt::format("{} needs a command: {}", name.empty() ? "fsdpbench" : name, fmt::join(names, ", "));
     }
+    constexpr std::string_view kNoNumber = "Could not convert: ";  // "--link-scale = two"
+    if (const auto equals = message.find(" = "); message.starts_with(kNoNumber) && equals != std::string::npos) {
+      message = fmt::format("{}: '{}' is not valid; expected a number",
+                            message.substr(kNoNumber.size(), equals - kNoNumber.size()), message.substr(equals + 3));
+    }
     // A misspelt option is the better complaint, also where its value now stands for a missing argument.
     const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    const auto left = app_.remaining(true);
-    const bool option = std::ranges::any_of(left, [](const std::string& word) { return word.starts_with("-"); });
-    if (extras || option) message = not_taken(chosen, name.empty() ? "fsdpbench" : name, left);
+    if (extras || left_option()) message = not_taken(chosen, name.empty() ? "fsdpbench" : name, app_.remaining(true));
     return fmt::format("{}; see fsdpbench{}{} --help.", message, name.empty() ? "" : " ", name);
+  }
+
+  /// Whether no option or argument took a word that looks like an option.
+  bool left_option() const {
+    return std::ranges::any_of(app_.remaining(true), [](const std::string& word) { return word.starts_with("-"); });
   }
 
   CLI::App app_;

@@ -1,6 +1,7 @@
 #include "base/bytes.h"
 
 #include <fmt/format.h>
+
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -15,7 +16,7 @@ std::string format_bytes(std::int64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   double value = static_cast<double>(bytes) / 1024.0;
   std::size_t unit = 0;
-  while (value >= 1024.0 && unit + 1 < kUnits.size()) {
+  while (value >= 999.995 && unit + 1 < kUnits.size()) {
     value /= 1024.0;
     ++unit;
   }

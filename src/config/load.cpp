@@ -216,8 +216,8 @@ class GiveWay {
            "links, computation and PCIe of a GPU are real");
       drop({"inject.slow_rank"}, "a GPU cannot be slowed down like this");
     }
-    const bool cluster = !config_.simulate.cluster.empty() && overridden("simulate.cluster");
-    if (cluster) {
+    const bool simulated = config_.device.backend == BackendKind::virtual_;
+    if (simulated && !config_.simulate.cluster.empty() && overridden("simulate.cluster")) {
       drop({"emulate.link_gb_per_s", "emulate.link_latency_us", "emulate.compute_tflops", "emulate.pcie_gb_per_s",
             "emulate.pcie_latency_us"},
            "simulate.cluster defines links, GPUs and PCIe");

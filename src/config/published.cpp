@@ -1,6 +1,7 @@
 #include "config/published.h"
 
 #include <fmt/format.h>
+
 #include <charconv>
 #include <cstddef>
 #include <filesystem>

@@ -1,6 +1,7 @@
 #include "config/toml_file.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>

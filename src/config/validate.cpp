@@ -486,7 +486,11 @@ void check_simulate(const RunConfig& config, Notes& notes) {
       idle.attention = defaults.attention;
       idle.efficiency = defaults.efficiency;
     }
-    without_effect(notes, idle != Simulate{}, "[simulate]", "device.backend is not \"virtual\"");
+    if (idle != Simulate{}) {
+      notes.push_back(fmt::format(
+          "{} has no effect: device.backend = \"{}\" measures this machine; `fsdpbench simulate` computes another.",
+          idle.cluster.empty() ? "[simulate]" : "simulate.cluster", to_string(config.device.backend)));
+    }
     return;
   }
   without_effect(notes, simulate.loss != Simulate::Loss::automatic && config.model.kind == ModelKind::mlp,

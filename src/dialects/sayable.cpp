@@ -56,12 +56,13 @@ Sayable::Sayable(const Dialect& dialect, config::RunConfig in_force, Fit fit)
   }
 }
 
-bool Sayable::says(const config::RunConfig& other) const {
+bool Sayable::says(const config::RunConfig& other, Own own) const {
   try {
     return std::ranges::none_of(key_fates(dialect_, other, exported_fields()), [&](const KeyFate& key) {
       if (fits(key.said.fate)) return false;
+      if (!unsaid_.contains(key.key)) return true;
       const config::Field* field = config::find_field(key.key);
-      return !unsaid_.contains(key.key) || field->write(in_force_) != field->write(other);
+      return own == Own::stays && field->write(in_force_) != field->write(other);
     });
   } catch (const ConfigError&) {  // no engine of that system does so
     return false;

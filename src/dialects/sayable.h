@@ -47,8 +47,10 @@ class Sayable {
   Sayable(const Dialect& dialect, config::RunConfig in_force, Fit fit = Fit::near);
 
   /// Whether the system has words for all that `other`, which is valid, has otherwise: each key has one that has one
-  /// now, also those that stay as they are but depend on one that does not.
-  bool says(const config::RunConfig& other) const;
+  /// now, also those that stay as they are but depend on one that does not. `Own::may_change`: keys without a word now
+  /// are this program's own, and may become anything.
+  enum class Own : std::uint8_t { stays, may_change };
+  bool says(const config::RunConfig& other, Own own = Own::stays) const;
   /// Says one key; what the value makes of others is as in a profile: fsdp.preset brings all that it stands for.
   /// False for a value that is not valid here.
   bool says(std::string_view key, const config::Value& value) const;

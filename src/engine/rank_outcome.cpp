@@ -1,6 +1,7 @@
 #include "engine/rank_outcome.h"
 
 #include <fmt/format.h>
+
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>

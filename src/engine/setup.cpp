@@ -1,6 +1,7 @@
 #include "engine/setup.h"
 
 #include <fmt/format.h>
+
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>

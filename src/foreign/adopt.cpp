@@ -1,6 +1,7 @@
 #include "foreign/adopt.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>

@@ -1,6 +1,7 @@
 #include "foreign/checkpointing.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>

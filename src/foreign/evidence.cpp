@@ -52,14 +52,16 @@ EnumTable<Cause, std::string> settings_of(const JobTrace& job, const Recognition
   settings[Cause::late_prefetch] =
       (xla ? gathers_ahead(xla->since_0_11_1) : "") + (forward ? words.prefetch_forward : words.prefetch_backward);
   settings[Cause::all_gather_limit] = words.no_limit;
+  settings[Cause::reduce_scatter_buffers] = words.more_buffers;
   settings[Cause::communicator_serialisation] = words.separate_reductions;
+  settings[Cause::contention] = words.one_communicator;
   settings[Cause::step_boundary] = settings[Cause::host_update] = words.accumulate;
   return settings;
 }
 
 /// Evidence of a cause in the rows, to follow what the table of causes says; absent: not enough to advise anything.
 std::optional<std::string> seen_of(const account::CauseShare& share, const Recognition& found,
-                                   const Explanation& explained, bool forward) {
+                                   const Explanation& explained, bool forward, const std::string& setting) {
   const Exchanges exchanges = explained.exchanges.value_or(Exchanges());
   const bool exchanged = share.cause == Cause::link_bound || share.cause == Cause::step_boundary;
   switch (share.cause) {
@@ -88,14 +90,19 @@ std::optional<std::string> seen_of(const account::CauseShare& share, const Recog
     default: break;
   }
   if (!found.shards && (!exchanged || found.kind != JobKind::data_parallel)) return std::nullopt;
+  constexpr Cause kBySetting[]{Cause::late_prefetch, Cause::all_gather_limit, Cause::reduce_scatter_buffers,
+                               Cause::communicator_serialisation, Cause::contention};
+  const bool words_known = found.engine != nullptr && found.engine->remedies;
+  if (words_known && setting.empty() && std::ranges::find(kBySetting, share.cause) != std::end(kBySetting))
+    return std::nullopt;
   if (share.cause == Cause::late_prefetch)
     return fmt::format("; most of it is in {}", forward ? "forward" : "backward");
   if (share.cause != Cause::link_bound) return "";
   std::string how;
   if (found.facts.param_dtype == DType::f32) {
-    how = "; parameters in bf16 are half the bytes";
+    how = "; parameters in bf16 are half the bytes, which changes numerics";
   } else if (found.facts.reduce_dtype == DType::f32 && found.facts.param_dtype == DType::bf16) {
-    how = "; gradients reduced in bf16 are half the bytes";
+    how = "; gradients reduced in bf16 are half the bytes, which changes numerics";
   }
   return how + (found.facts.replicate == 1 && found.facts.shard > 8 ? "; hybrid sharding stays within nodes" : "");
 }
@@ -109,7 +116,7 @@ account::Evidence evidence_of(const JobTrace& job, const Recognition& found, con
   }
   account::Evidence evidence{.settings = settings_of(job, found, late_ms >= 0), .absent = absent_ranks(job, explained)};
   for (const account::CauseShare& share : explained.causes) {
-    evidence.seen[share.cause] = seen_of(share, found, explained, late_ms >= 0);
+    evidence.seen[share.cause] = seen_of(share, found, explained, late_ms >= 0, evidence.settings[share.cause]);
   }
   return evidence;
 }

@@ -1,6 +1,7 @@
 #include "foreign/exchanges.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,6 +1,7 @@
 #include "foreign/job_kind.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <string_view>

@@ -1,6 +1,7 @@
 #include "foreign/job_report.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -61,9 +62,6 @@ using foreign::Recognition;
 
 constexpr std::size_t kMostJobRows = 8;
 
-constexpr int kDecimals = 3;
-
-std::string job_ms(double value) { return fmt::format("{:.{}f}", value, kDecimals); }
 std::string percent_of(double value, double of) { return of > 0 ? fmt::format("{:.1f} %", 100 * value / of) : ""; }
 
 std::string bullets(const char* title, const std::vector<std::string>& lines) {
@@ -123,24 +121,25 @@ std::string where_time_went(const ExplainedJob& e) {
   table.title =
       fmt::format("A step, mean over {} rank{} and their steps", x.ranks.size(), x.ranks.size() == 1 ? "" : "s");
   const auto row = [&](const char* what, double value, std::string note = {}) {
-    table.rows.push_back({what, job_ms(value), "ms", percent_of(value, x.mean_step_ms), std::move(note)});
+    table.rows.push_back({what, three_digits(value), "ms", percent_of(value, x.mean_step_ms), std::move(note)});
   };
   row("step", x.mean_step_ms);
   row("computation", x.computation_ms);
-  row("exposed communication", x.exposed_communication_ms, fmt::format("of {} ms", job_ms(x.communication_ms)));
+  row("exposed communication", x.exposed_communication_ms, fmt::format("of {} ms", three_digits(x.communication_ms)));
   row("exposed copies", x.exposed_copy_ms);
   row("idle", x.idle_ms);
   std::string text = format_table(table);
   if (x.step_ms.n > 1) {
     const bool few = x.step_ms.interval == account::IntervalKind::range;
     const std::string interval =
-        few ? "" : fmt::format(" [{} to {}]", job_ms(x.step_ms.ci_low), job_ms(x.step_ms.ci_high));
-    text += fmt::format("slowest rank: median {} ms{}, {} to {} {} {} steps\n", job_ms(x.step_ms.median), interval,
-                        job_ms(x.step_ms.min), job_ms(x.step_ms.max), few ? "in these" : "over", x.step_ms.n);
+        few ? "" : fmt::format(" [{} to {}]", three_digits(x.step_ms.ci_low), three_digits(x.step_ms.ci_high));
+    text +=
+        fmt::format("slowest rank: median {} ms{}, {} to {} {} {} steps\n", three_digits(x.step_ms.median), interval,
+                    three_digits(x.step_ms.min), three_digits(x.step_ms.max), few ? "in these" : "over", x.step_ms.n);
   }
   if (x.launches_known && x.host_most_ahead_ms >= x.mean_step_ms / 10) {
     text += fmt::format("the host launches {} ms ahead of the device in the median, {} ms at most\n",
-                        job_ms(x.host_ahead_ms), job_ms(x.host_most_ahead_ms));
+                        three_digits(x.host_ahead_ms), three_digits(x.host_most_ahead_ms));
   }
   Table ranks;
   ranks.header = {"rank", "step", "computation", "exposed", "idle", "overlap"};
@@ -150,7 +149,7 @@ std::string where_time_went(const ExplainedJob& e) {
     account::StepBreakdown sum;
     for (const foreign::ExplainedStep& step : rank.steps) sum += step.parts;
     const auto mean = [&](std::int64_t ns) {
-      return job_ms(static_cast<double>(ns) / static_cast<double>(rank.steps.size()) / 1e6);
+      return three_digits(static_cast<double>(ns) / static_cast<double>(rank.steps.size()) / 1e6);
     };
     ranks.rows.push_back({std::to_string(rank.rank), mean(sum.step), mean(sum.computation),
                           mean(sum.exposed_communication), mean(sum.idle),
@@ -179,8 +178,8 @@ std::string where_kernels_went(const ExplainedJob& e) {
   if (x.kernels.ns <= 0 || x.rank_steps == 0) return {};
   const auto cells = [&](const foreign::KernelSum& sum, std::vector<std::string>& row) {
     const KernelsOfJob kernels(sum, x);
-    row.push_back(fmt::format("{:.3g}", kernels.a_step));
-    row.push_back(job_ms(kernels.ms));
+    row.push_back(three_digits(kernels.a_step));
+    row.push_back(three_digits(kernels.ms));
     row.push_back(fmt::format("{:.1f} %", kernels.share_pct));
   };
   Table kinds;
@@ -202,11 +201,11 @@ std::string where_kernels_went(const ExplainedJob& e) {
   products.header = {"dtype", "a step", "ms a step", "TFLOP/s", "peak", "of peak"};
   const auto steps = static_cast<double>(x.rank_steps);
   for (const foreign::ProductSum& sum : x.kernels.products) {
-    products.rows.push_back(
-        {sum.dtype.empty() ? "–" : sum.dtype, fmt::format("{:.3g}", static_cast<double>(sum.products) / steps),
-         job_ms(static_cast<double>(sum.ns) / 1e6 / steps), fmt::format("{:.3g}", sum.tflop_per_s()),
-         sum.peak_tflops ? fmt::format("{:.4g}", *sum.peak_tflops) : "–",
-         sum.share_pct ? fmt::format("{:.1f} %", *sum.share_pct) : "–"});
+    products.rows.push_back({sum.dtype.empty() ? "–" : sum.dtype,
+                             three_digits(static_cast<double>(sum.products) / steps),
+                             three_digits(static_cast<double>(sum.ns) / 1e6 / steps), three_digits(sum.tflop_per_s()),
+                             sum.peak_tflops ? fmt::format("{:.4g}", *sum.peak_tflops) : "–",
+                             sum.share_pct ? fmt::format("{:.1f} %", *sum.share_pct) : "–"});
   }
   return "\n" + format_table(kinds) + "\n" + format_table(top) +
          (products.rows.empty() ? "" : "\n" + format_table(products));
@@ -226,8 +225,9 @@ std::string how_far_apart(const ExplainedJob& e) {
   table.header = {"collective", "unit", "phase", "compared", "median", "worst", "last most often"};
   for (const ExplainedCollective* one : rows) {
     const foreign::ArrivalSkew& skew = *one->arrival;
-    table.rows.push_back({one->kind, one->unit, one->phase, std::to_string(skew.times), job_ms(skew.median_ms),
-                          job_ms(skew.worst_ms), fmt::format("rank {} ({:.0f} %)", skew.last_rank, skew.last_pct)});
+    table.rows.push_back({one->kind, one->unit, one->phase, std::to_string(skew.times), three_digits(skew.median_ms),
+                          three_digits(skew.worst_ms),
+                          fmt::format("rank {} ({:.0f} %)", skew.last_rank, skew.last_pct)});
   }
   return "\n" + format_table(table) + "median and worst: ms from the first rank's begin to the last one's\n";
 }
@@ -246,13 +246,13 @@ std::string why_stalled(const ExplainedJob& e) {
       report.causes.push_back(share);
     }
   }
-  CauseTable how{"Why computation was not running", kDecimals, "", {}, "the traced step"};
+  CauseTable how{"Why computation was not running", "", {}, "the traced step"};
   if (e.replay) how.no_typical = text_line(replay_error_sentence(*e.replay));
   if (e.recognition.is_fsdp() && !e.not_replayed_because.empty()) {
     how.no_typical += fmt::format("Settings were not tried: {}\n", e.not_replayed_because);
   }
   for (const account::ReplayedKnob& knob : e.replayed)
-    how.knobs.push_back(account::knob_sentence(knob.gain, knob.words));
+    if (knob.sayable) how.knobs.push_back(account::knob_sentence(knob.gain, knob.words));
   return "\n" + cause_table(report, how);
 }
 
@@ -267,8 +267,8 @@ std::string most_exposed(const ExplainedJob& e) {
   table.header.emplace_back("cause");
   for (const ExplainedCollective& one : e.explanation.collectives) {
     if (table.rows.size() == kMostJobRows || one.exposed_ms <= 0) break;
-    table.rows.push_back({one.kind, one.unit, one.phase, fmt::format("{:.3g}", one.times), job_ms(one.time_ms),
-                          e.job.ranks.size() > 1 ? job_ms(one.waited_ms) : "–", job_ms(one.exposed_ms),
+    table.rows.push_back({one.kind, one.unit, one.phase, three_digits(one.times), three_digits(one.time_ms),
+                          e.job.ranks.size() > 1 ? three_digits(one.waited_ms) : "–", three_digits(one.exposed_ms),
                           one.busbw_gb_s ? fmt::format("{:.1f}", *one.busbw_gb_s) : "-"});
     if (has_roof) table.rows.back().push_back(one.link_share_pct ? fmt::format("{:.1f} %", *one.link_share_pct) : "–");
     table.rows.back().emplace_back(to_string(one.worst));
@@ -283,7 +283,7 @@ std::string contention(const ExplainedJob& e) {
   return fmt::format(
       "\nBeside collectives {} takes {:.1f} us instead of {:.1f} (+{:.0f} %; {} and {} launches): {} ms a step.\n",
       short_kernel(most.kernel), most.beside_us, most.alone_us, 100 * (most.beside_us / most.alone_us - 1), most.beside,
-      most.alone, job_ms(most.lost_ms));
+      most.alone, three_digits(most.lost_ms));
 }
 
 /// All-gathers that nobody used, a line for each way.
@@ -293,7 +293,7 @@ std::vector<std::string> unused_lines(const ExplainedJob& e) {
     const std::string sent = one.bytes >= 0 ? ", " + format_bytes(one.bytes) + " a rank" : "";
     lines.push_back(fmt::format("{}: {}; {} all-gather{} a step{}, {} ms ({}). Remedy: {}.", fmt::join(one.units, ", "),
                                 fmt::format("{}: {}", schedule::words_of(one.waste), one.why), one.gathers,
-                                one.gathers == 1 ? "" : "s", sent, job_ms(one.ms), one.evidence, one.remedy));
+                                one.gathers == 1 ? "" : "s", sent, three_digits(one.ms), one.evidence, one.remedy));
   }
   return lines;
 }
@@ -336,8 +336,9 @@ std::string headline(const ExplainedJob& e) {
   if (x.causes.empty() || x.causes.front().cause == account::Cause::unknown) return text + after;
   const account::CauseShare& most = x.causes.front();
   return text +
-         fmt::format(" Most of what computation waits for, {} of {} ms, is {}{}{}", job_ms(most.ms),
-                     job_ms(x.mean_step_ms), to_string(most.cause), most.advice.empty() ? "." : ": ", most.advice) +
+         fmt::format(" Most of what computation waits for, {} of {} ms, is {}{}{}", three_digits(most.ms),
+                     three_digits(x.mean_step_ms), to_string(most.cause), most.advice.empty() ? "." : ": ",
+                     most.advice) +
          after;
 }
 
@@ -359,8 +360,8 @@ std::string job_report(const ExplainedJob& e) {
   if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
   if (e.explanation.mean_step_ms > 0) {
     const std::optional<account::PathReport> path = path_of_job(e);
-    text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path, kDecimals) : "") + why_stalled(e) +
-            most_exposed(e) + bullets("All-gathers that are wasted", unused_lines(e)) +
+    text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path) : "") + why_stalled(e) + most_exposed(e) +
+            bullets("All-gathers that are wasted", unused_lines(e)) +
             (e.explanation.exchanges ? bullets("Experts", foreign::exchange_sentences(*e.explanation.exchanges)) : "") +
             how_far_apart(e) + where_kernels_went(e) + contention(e);
   }

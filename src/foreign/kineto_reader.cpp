@@ -416,7 +416,10 @@ JobTrace read_job(const std::vector<std::string>& paths, const ReadOptions& opti
     if (!ranks.empty()) {
       std::ranges::move(ranks, std::back_inserter(files));
     } else if (!file.of_folder) {
-      throw ConfigError(fmt::format("{}: {}", file.path, why));
+      throw ConfigError(
+          fmt::format("{}: {}{} Expected a trace of torch.profiler (JSON), Nsight Systems (.sqlite) or "
+                      "jax.profiler (.xplane.pb).",
+                      file.path, why, why.ends_with('.') ? "" : "."));
     } else {
       job.notes.push_back(fmt::format("{} skipped: {}", file.path, why));
     }

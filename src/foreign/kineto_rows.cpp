@@ -1,6 +1,7 @@
 #include "foreign/kineto_rows.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <deque>

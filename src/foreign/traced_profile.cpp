@@ -1,6 +1,7 @@
 #include "foreign/traced_profile.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -39,39 +39,8 @@ struct Column {
   std::size_t width = 0;
   bool right = false;
   std::size_t least = kLeastOfText;  ///< it can be made so narrow
+  std::size_t piece = kLeastOfText;  ///< its longest part that cannot be cut
 };
-
-std::vector<Column> columns_of(const Table& table) {
-  std::vector<Column> columns(table.header.size());
-  for (const auto& row : table.rows) columns.resize(std::max(columns.size(), row.size()));
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    bool any = false;
-    bool numbers = true;
-    for (const auto& row : table.rows) {
-      if (c >= row.size() || row[c].empty()) continue;
-      any = true;
-      numbers = numbers && like_a_number(row[c]);
-      columns[c].width = std::max(columns[c].width, width_of(row[c]));
-    }
-    columns[c].right = any && numbers;
-    if (columns[c].right) columns[c].least = columns[c].width;
-    if (c < table.header.size()) columns[c].width = std::max(columns[c].width, width_of(table.header[c]));
-  }
-  return columns;
-}
-
-/// The widest columns give way first.
-void narrow(std::vector<Column>& columns, std::size_t width) {
-  std::size_t total = 0;
-  for (const Column& column : columns) total += column.width + kGap.size();
-  const auto spare = [](const Column& column) { return column.width > column.least ? column.width : 0; };
-  while (total > width + kGap.size()) {
-    Column& widest = *std::ranges::max_element(columns, {}, spare);
-    if (spare(widest) == 0) return;
-    --widest.width;
-    --total;
-  }
-}
 
 /// Lines of at most `width` columns: they end at blanks, or within names behind a dot or the like; what is neither is
 /// not cut. What the text was indented by, all are.
@@ -98,6 +67,56 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   }
   lines.push_back(indent + std::string(left));
   return lines;
+}
+
+/// Width of the longest part of a text that wrapped() does not cut.
+std::size_t longest_piece(std::string_view text) {
+  std::size_t longest = 0;
+  for (std::size_t begin = 0, end = 0; end < text.size(); begin = end) {
+    end = std::min(text.find_first_of(" ._=/,", begin), text.size() - 1) + 1;
+    longest = std::max(longest, width_of(text.substr(begin, end - begin)));
+  }
+  return longest;
+}
+
+std::vector<Column> columns_of(const Table& table) {
+  std::vector<Column> columns(table.header.size());
+  for (const auto& row : table.rows) columns.resize(std::max(columns.size(), row.size()));
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    bool any = false;
+    bool numbers = true;
+    for (const auto& row : table.rows) {
+      if (c >= row.size() || row[c].empty()) continue;
+      any = true;
+      numbers = numbers && like_a_number(row[c]);
+      columns[c].width = std::max(columns[c].width, width_of(row[c]));
+    }
+    columns[c].right = any && numbers;
+    if (columns[c].right) columns[c].piece = 1;
+    for (const auto& row : table.rows) {
+      if (c < row.size()) columns[c].piece = std::max(columns[c].piece, longest_piece(row[c]));
+    }
+    columns[c].least = columns[c].right ? columns[c].width : columns[c].piece;
+    if (c < table.header.size()) columns[c].width = std::max(columns[c].width, width_of(table.header[c]));
+  }
+  return columns;
+}
+
+/// The widest columns give way first, and numbers last.
+void narrow(std::vector<Column>& columns, std::size_t width) {
+  std::size_t total = 0;
+  for (const Column& column : columns) total += column.width + kGap.size();
+  const auto spare = [](const Column& column) { return column.width > column.least ? column.width : 0; };
+  while (total > width + kGap.size()) {
+    Column& widest = *std::ranges::max_element(columns, {}, spare);
+    if (spare(widest) == 0) {
+      if (std::ranges::all_of(columns, [](const Column& column) { return column.least <= column.piece; })) return;
+      for (Column& column : columns) column.least = std::min(column.least, column.piece);
+      continue;
+    }
+    --widest.width;
+    --total;
+  }
 }
 
 std::string format_row(const std::vector<std::string>& cells, const std::vector<Column>& columns) {

@@ -325,7 +325,7 @@ const Fields<Trial>& memory_fields() {
 const Fields<Trial>& comm_fields() {
   static const Fields<Trial> kAll{"Comm", "Bytes that a rank sent in a step.", "plan/communication.h", {
     {"wire_bytes_per_rank", &Trial::wire, "B", "bytes as counted", less("bytes on the wire", Gated::judged)},
-    {"expected_wire_bytes_per_rank", &Trial::expected_wire, "B", "bytes by formula"},
+    {"expected_wire_bytes_per_rank", &Trial::expected_wire, "B", "bytes that the schedule says"},
   }};
   return kAll;
 }

@@ -142,17 +142,26 @@ void refuse_old_file(const fs::path& path, bool overwrite, const std::string& op
       fmt::format("{} is there already; replace it with --overwrite, or choose another {}.", path.string(), option));
 }
 
+void refuse_file_as_folder(const fs::path& folder) {
+  std::error_code error;
+  for (fs::path path = folder; path.has_relative_path(); path = path.parent_path()) {
+    if (!fs::exists(path, error) || fs::is_directory(path, error)) continue;
+    throw OutputError(
+        fmt::format("{}: is a file; expected a folder for the results, which is made if need be.", path.string()));
+  }
+}
+
 ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldResult old) : path_(out) {
   try {
+    refuse_file_as_folder(path_);
     std::error_code error;
     if (out.empty()) {
       path_ = make_new(stem, made_, error);
     } else {
       make(path_, made_, error);
     }
-    if (error || !fs::is_directory(path_)) {
-      throw OutputError(fmt::format("{}: the result folder cannot be made: {}.", path_.string(),
-                                    error ? error.message() : "there is a file of that name"));
+    if (error) {
+      throw OutputError(fmt::format("{}: the result folder cannot be made: {}.", path_.string(), error.message()));
     }
     // A folder that this one made and another process locked first is the other's: it must not be removed, though
     // empty.

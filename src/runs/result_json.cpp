@@ -30,11 +30,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kResultDecimals = 2;
-
 std::string causes_text(const JsonPart& result) {
   const account::CauseReport report = *trial_from_json(result).causes;
-  CauseTable how{"Why computation was not running (mean of all ranks in the typical step)", kResultDecimals, "", {}};
+  CauseTable how{"Why computation was not running (mean of all ranks in the typical step)", "", {}};
   if (!report.no_typical_because.empty()) {
     how.title = "Why computation was not running (mean of all recorded ranks in the measured steps)";
     how.no_typical = fmt::format("There is no typical step: {}.\n", report.no_typical_because);
@@ -46,7 +44,7 @@ std::string causes_text(const JsonPart& result) {
   if (result.has("critical_path")) {
     account::PathReport path;
     JsonType<account::PathReport>::read(result.at("critical_path"), path);
-    text += "\n" + path_table(path, kResultDecimals);
+    text += "\n" + path_table(path);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -149,16 +150,17 @@ std::string throttled_steps(const Trial& trial) {
 /// Tokens a second of one rank, and the interval of both where the step has one: a longer step is a lower rate.
 std::string throughput_note(const Trial& trial, double ranks) {
   const account::RunMetrics& m = *trial.metrics;
-  if (!trial.sureness || !trial.sureness->step_ms) return fmt::format("; {:.4g} a rank", m.tokens_per_s / ranks);
+  if (!trial.sureness || !trial.sureness->step_ms)
+    return fmt::format("; {} a rank", three_digits(m.tokens_per_s / ranks));
   const clock::Bounds& step = *trial.sureness->step_ms;
   const double per_ms = m.tokens_per_s * m.step_ms.median;
   if (step.low <= 0) {  // a step of no time has no rate
-    return fmt::format(", 95 % at least {:.0f}; a rank {:.4g}, at least {:.4g}", per_ms / step.high,
-                       m.tokens_per_s / ranks, per_ms / step.high / ranks);
+    return fmt::format(", 95 % at least {:.0f}; a rank {}, at least {}", per_ms / step.high,
+                       three_digits(m.tokens_per_s / ranks), three_digits(per_ms / step.high / ranks));
   }
   const double low = per_ms / step.high, high = per_ms / step.low;
-  return fmt::format(", 95 % {:.0f} to {:.0f}; a rank {:.4g}, {:.4g} to {:.4g}", low, high, m.tokens_per_s / ranks,
-                     low / ranks, high / ranks);
+  return fmt::format(", 95 % {:.0f} to {:.0f}; a rank {}, {} to {}", low, high, three_digits(m.tokens_per_s / ranks),
+                     three_digits(low / ranks), three_digits(high / ranks));
 }
 
 /// Left in the numbers: only the user knows whether the change belongs to what is studied.
@@ -288,7 +290,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     if (m.bound_ratio) {
       figure("step_over_bound", *m.bound_ratio, "bound: the schedule with the measured op times");
     }
-    amount("on the wire", trial.expected_wire.total() / 1e6, "MB", "a rank and step; counted, equal to the formula");
+    amount("on the wire", trial.expected_wire.total() / 1e6, "MB", "a rank and step; counted, equal to the schedule's");
   } else {
     row("step time", "-", "", "no measured step was completed");
   }

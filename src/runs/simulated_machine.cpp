@@ -1,6 +1,7 @@
 #include "runs/simulated_machine.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

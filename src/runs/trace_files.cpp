@@ -1,6 +1,7 @@
 #include "runs/trace_files.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>

@@ -61,7 +61,7 @@ double disturbing_share(const Trial& trial);
 using Train = std::function<engine::Measurement(const Cell& cell, const engine::RunHooks& hooks)>;
 engine::Measurement train_on_threads(const Cell& cell, const engine::RunHooks& hooks);
 
-/// Trains, computes the metrics and checks them against what plan and formulas say. Throws what a failing rank threw,
+/// Trains, computes the metrics and checks them against what plan and schedule say. Throws what a failing rank threw,
 /// and Error with ExitCode::check_failed if a measurement contradicts itself.
 Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, const Train& train = train_on_threads);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <vector>

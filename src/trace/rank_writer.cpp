@@ -1,6 +1,7 @@
 #include "trace/rank_writer.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <istream>

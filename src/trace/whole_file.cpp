@@ -59,7 +59,8 @@ InputFile::int_type InputFile::underflow() {
     if (code == Z_ERRNO) {
       error_ = std::strerror(errno);
     } else if (code != Z_OK && code != Z_STREAM_END) {
-      error_ = message;
+      const std::string_view text(message);  // "<fd:4>: unexpected end of file"
+      error_ = text.substr(text.starts_with("<fd:") ? text.find(": ") + 2 : 0);
     }
   }
   if (count <= 0) return traits_type::eof();

@@ -410,11 +410,11 @@ std::string amount_text(const PossibleReason& e) {
 
 std::string published_text(const NearestPublished& p) {
   return fmt::format(
-      "nearest published training: {}, {}: {:.4g} tokens/s a rank\n"
-      "  {}; {:.4g} is predicted for it, {:+.1f} % (source {} of profiles/published/README.md)\n",
-      p.id, p.title, p.published,
-      p.differs.empty() ? "as this one" : fmt::format("differs in: {}", fmt::join(p.differs, ", ")), p.predicted,
-      100 * (p.predicted / p.published - 1), p.source);
+      "nearest published training: {}, {}: {} tokens/s a rank\n"
+      "  {}; {} is predicted for it, {:+.1f} % (source {} of profiles/published/README.md)\n",
+      p.id, p.title, three_digits(p.published),
+      p.differs.empty() ? "as this one" : fmt::format("differs in: {}", fmt::join(p.differs, ", ")),
+      three_digits(p.predicted), 100 * (p.predicted / p.published - 1), p.source);
 }
 
 std::string measured_text(const Expectation& e) {

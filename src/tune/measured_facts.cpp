@@ -146,7 +146,8 @@ std::string between_nodes(const std::string& rate_or_file) {
     std::string rate = rate_or_file;
     std::erase(rate, ' ');
     if (rate.ends_with("GB/s")) return rate;
-    throw ConfigError(fmt::format("--between-nodes {}: is no rate, as 12GB/s, and no file.", rate_or_file));
+    throw ConfigError(fmt::format(
+        "--between-nodes {}: is no rate in bytes, as 50GB/s for links of 400 Gbit/s, and no file.", rate_or_file));
   }
   const std::string text = Input(rate_or_file, "a log of nccl-tests or a file of `collectives`").text(kMostOfAResult);
   std::map<double, double> rates;

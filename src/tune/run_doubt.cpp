@@ -1,6 +1,7 @@
 #include "tune/run_doubt.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,6 +1,7 @@
 #include "tune/space.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>

@@ -1,6 +1,7 @@
 #include "tune/step_answer.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

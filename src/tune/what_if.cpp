@@ -1,6 +1,7 @@
 #include "tune/what_if.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -225,7 +226,7 @@ std::string basis(const WhatIf& answer) {
   if (!doubt.between_runs) text += fmt::format("{}\n", kNoInterval);
   const double error = answer.replay_error;
   text += fmt::format("replaying the unchanged run misses the measured step by {:+.2f} %: {}\n", 100 * error,
-                      std::abs(error) < std::abs(answer.change.median)
+                      std::abs(error) <= std::abs(answer.change.median)
                           ? "a smaller predicted change means nothing"
                           : "more than the predicted change, so the prediction is not usable");
   return text;

@@ -74,7 +74,7 @@ TEST(Changes, ASlowerResultIsWorseByTheScatterOfResults) {
   EXPECT_EQ(slow.difference.evidence, RestsOn::results);
   EXPECT_DOUBLE_EQ(slow.difference.ratio, 0.85);
   EXPECT_LT(slow.difference.high, 1);
-  EXPECT_THAT(slow.judgement.sentence, HasSubstr("85 GB/s instead of 100: 15.0 % less (worse)"));
+  EXPECT_THAT(slow.judgement.sentence, HasSubstr("85.0 GB/s instead of 100: 15.0 % less (worse)"));
   EXPECT_EQ(only(all, rate("pairs", {100.2})).judgement.verdict, Verdict::pass);
   const Change fast = only(all, rate("pairs", {120}));
   EXPECT_EQ(fast.judgement.verdict, Verdict::pass);
@@ -475,7 +475,7 @@ TEST(Changes, ASentenceSaysHowMuchInWhichDirection) {
     return only(all, more_is_better ? rate("x", {now, now, now}) : time_of("x", {now, now, now})).judgement.sentence;
   };
   EXPECT_THAT(sentence(100, 110, true), HasSubstr("110 GB/s instead of 100: 10.0 % more (better)"));
-  EXPECT_THAT(sentence(100, 90, false), HasSubstr("90 ms instead of 100: 10.0 % less (better)"));
+  EXPECT_THAT(sentence(100, 90, false), HasSubstr("90.0 ms instead of 100: 10.0 % less (better)"));
   EXPECT_THAT(sentence(100, 110, false), HasSubstr("10.0 % more (worse)"));
   EXPECT_THAT(sentence(100, 100.04, true), HasSubstr("instead of 100: the same"));
   EXPECT_THAT(sentence(100, 100.06, true), HasSubstr("0.1 % more (better)"));

@@ -48,8 +48,7 @@ TEST(Advice, BlamesNoLinkWhileFilesAreAbsent) {
   EXPECT_THAT(advice_of(Cause::link_bound, evidence, gain(Cause::link_bound)),
               HasSubstr("without the time that bytes"));
   evidence.absent = "the link, or a rank whose file is not here";
-  EXPECT_EQ(advice_of(Cause::link_bound, evidence, gain(Cause::link_bound)),
-            "at most 0.000 ms: " + evidence.absent + ".");
+  EXPECT_EQ(advice_of(Cause::link_bound, evidence, gain(Cause::link_bound)), "at most 0 ms: " + evidence.absent + ".");
 }
 
 TEST(Advice, RestsOnAReplayOrOnWhatRowsShow) {
@@ -73,7 +72,7 @@ TEST(Advice, AKnobSaysWhatItBringsAndWhatItCosts) {
   EXPECT_EQ(knob_sentence(knob, "flat=True"),
             "flat=True (fsdp.layout=flat): 3.00 ms less a step [2.50 to 3.75], 3.00 MiB more memory.");
   knob.more_bytes = -(1 << 19);
-  EXPECT_EQ(knob_sentence(knob), "set fsdp.layout=flat: 3.00 ms less a step [2.50 to 3.75], 0.50 MiB less memory.");
+  EXPECT_EQ(knob_sentence(knob), "set fsdp.layout=flat: 3.00 ms less a step [2.50 to 3.75], 512 KiB less memory.");
   knob.more_bytes = 0;
   EXPECT_EQ(knob_sentence(knob), "set fsdp.layout=flat: 3.00 ms less a step [2.50 to 3.75], no more memory.");
   EXPECT_EQ(knob_sentence(gain(Cause::link_bound, "fsdp.reduce_dtype=bf16")),
@@ -92,19 +91,18 @@ TEST(Advice, WithoutACauseTheStepIsAsLongAsItsReplay) {
   }
   advise(causes, {});
   EXPECT_EQ(causes[0].advice,
-            "without the lateness of rank 5 the step would take 12.00 ms, 3.00 ms less a step: look at that rank.");
+            "without the lateness of rank 5 the step would take 12.0 ms, 3.00 ms less a step: look at that rank.");
   EXPECT_EQ(
       causes[1].advice,
-      "without the slowness of rank 5's link the step would take 12.00 ms, 3.00 ms less a step: look at that link.");
+      "without the slowness of rank 5's link the step would take 12.0 ms, 3.00 ms less a step: look at that link.");
   causes[0].late_rank = -1;
   advise(causes, {});
   EXPECT_EQ(causes[0].advice, "") << "nobody is named";
   Evidence evidence;
   evidence.settings[Cause::pcie] = "batch";
-  EXPECT_EQ(
-      advice_of(Cause::pcie, evidence, without),
-      "without copies between device and host memory (fsdp.cpu_offload) the step would take 12.00 ms, 3.00 ms less "
-      "a step: longer computation (batch), microbatches without sync or state on the device hide or spare them.");
+  EXPECT_EQ(advice_of(Cause::pcie, evidence, without),
+            "without copies between device and host memory the step would take 12.0 ms, 3.00 ms less a step: longer "
+            "computation (batch), microbatches without sync or state on the device hide or spare them.");
   evidence.knobs = {{gain(Cause::copy, "fsdp.layout=flat"), "flat"}};
   evidence.knobs.front().gain.advised = false;
   EXPECT_THAT(advice_of(Cause::copy, evidence, without), HasSubstr("without copies in and out"));
@@ -136,10 +134,10 @@ TEST(Advice, OfRowsOnlyWhatIsAPercentOrMoreIsTold) {
   causes[0].share_pct = 1;
   advise(causes, evidence);
   EXPECT_EQ(causes[0].advice,
-            "at most 2.500 ms: a data loader was running, and nothing else: let the loader work ahead.");
+            "at most 2.50 ms: a data loader was running, and nothing else: let the loader work ahead.");
   for (const Cause cause : {Cause::slow_transfer, Cause::inefficient_collective}) {
     evidence.absent = "a file";
-    EXPECT_EQ(advice_of(cause, evidence), "at most 0.000 ms: a file.");
+    EXPECT_EQ(advice_of(cause, evidence), "at most 0 ms: a file.");
   }
   EXPECT_EQ(advice_of(Cause::host_bound, evidence), "") << "no link, and nothing seen";
 }

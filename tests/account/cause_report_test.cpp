@@ -132,14 +132,14 @@ TEST(CauseTable, HasTheCausesTheRestAndWhatHelps) {
   r.causes[0] = {Cause::slow_link, 12.345, 12.345, "3", "all_gather 3", 2, {}, "mend it"};
   r.causes[1] = {Cause::straggler, 5, 5, "", "", 1, {}, ""};
   r.causes[2] = {Cause::host_bound, 2, 2, "", "forward 1", -1, {}, ""};
-  const app::CauseTable how{
-      .title = "why", .decimals = 1, .no_typical = "nothing was replayed\n", .knobs = {"turn it"}};
+  const app::CauseTable how{.title = "why", .no_typical = "nothing was replayed\n", .knobs = {"turn it"}};
   using ::testing::ElementsAre;
-  EXPECT_THAT(lines_of(app::cause_table(r, how)),
-              ElementsAre("why", "cause ms of the step worst at", ::testing::StartsWith("-----"),
-                          "slow_link 12.3 12.3 % all_gather 3, slow: rank 2", "straggler 5.0 5.0 % late: rank 1",
-                          "host_bound 2.0 2.0 % forward 1", "small (each under 2 %) 1.2 1.2 %", "nothing was replayed",
-                          "", "- slow_link: mend it", "", "knobs, by what they gain:", "- turn it"));
+  EXPECT_THAT(
+      lines_of(app::cause_table(r, how)),
+      ElementsAre("why", "cause ms of the step worst at", ::testing::StartsWith("-----"),
+                  "slow_link 12.3 12.3 % all_gather 3, slow: rank 2", "straggler 5.00 5.0 % late: rank 1",
+                  "host_bound 2.00 2.0 % forward 1", "small (each under 2 %) 1.25 1.2 %", "nothing was replayed", "",
+                  "- slow_link: mend it", "", "knobs, by what they gain:", "- turn it"));
   Counterfactual& without = r.causes[0].without.emplace();
   without.step_ms = 70;
   without.gain_ms = 10;
@@ -150,12 +150,11 @@ TEST(CauseTable, HasTheCausesTheRestAndWhatHelps) {
   r.causes[1].without->interval = IntervalKind::one_value;
   r.jitter.emplace().stalled_ms = 4;
   r.causes[0].advice.clear();
-  EXPECT_THAT(
-      lines_of(app::cause_table(r, {.title = "why", .decimals = 1, .no_typical = "", .knobs = {}, .step = "s"})),
-      ElementsAre("why", "cause ms of the step s (80.0 ms) without it worst at", ::testing::StartsWith("-----"),
-                  "slow_link 12.3 12.3 % 70.0 ms [68.5 to 72.0] all_gather 3, slow: rank 2",
-                  "straggler 5.0 5.0 % 70.0 ms late: rank 1", "host_bound 2.0 2.0 % forward 1",
-                  "small (each under 2 %) 1.2 1.2 %", "jitter, of no cause 4.0 4.0 %"));
+  EXPECT_THAT(lines_of(app::cause_table(r, {.title = "why", .no_typical = "", .knobs = {}, .step = "s"})),
+              ElementsAre("why", "cause ms of the step s (80.0 ms) without it worst at", ::testing::StartsWith("-----"),
+                          "slow_link 12.3 12.3 % 70.0 ms [68.5 to 72.0] all_gather 3, slow: rank 2",
+                          "straggler 5.00 5.0 % 70.0 ms late: rank 1", "host_bound 2.00 2.0 % forward 1",
+                          "small (each under 2 %) 1.25 1.2 %", "jitter, of no cause 4.00 4.0 %"));
 }
 
 TEST(PathTable, HasARowForEachOfEightRanksAndTheirSum) {
@@ -168,18 +167,18 @@ TEST(PathTable, HasARowForEachOfEightRanksAndTheirSum) {
     rank.ms = i == 0 ? 4 : 2;
   }
   using ::testing::ElementsAre;
-  const std::vector<std::string> all = lines_of(app::path_table(path, 2));
+  const std::vector<std::string> all = lines_of(app::path_table(path));
   ASSERT_EQ(all.size(), 13U);
   EXPECT_EQ(all[1], "rank ms a step of the step kernels copies") << "kinds that nobody has have no column";
   EXPECT_EQ(all[3], "10 4.00 20.0 % 10.0 % 10.0 %");
   EXPECT_EQ(all[4], "11 2.00 10.0 % 10.0 % 0.0 %");
   EXPECT_EQ(all[10], "17 2.00 10.0 % 10.0 % 0.0 %");
-  EXPECT_EQ(all[11], "all 20.00 100.0 % 90.0 % 10.0 %");
+  EXPECT_EQ(all[11], "all 20.0 100.0 % 90.0 % 10.0 %");
   EXPECT_EQ(all[12], "and 1 ranks more");
   path.ranks.resize(8);
-  EXPECT_EQ(lines_of(app::path_table(path, 2)).size(), 12U);
+  EXPECT_EQ(lines_of(app::path_table(path)).size(), 12U);
   path.ranks.resize(1);
-  EXPECT_EQ(lines_of(app::path_table(path, 2)).size(), 4U) << "no sum of one";
+  EXPECT_EQ(lines_of(app::path_table(path)).size(), 4U) << "no sum of one";
 }
 
 }  // namespace

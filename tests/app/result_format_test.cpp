@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>

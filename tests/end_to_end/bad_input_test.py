@@ -35,6 +35,33 @@ class BadInput(Program):
     def test_what_names_nothing(self) -> None:
         self.assertIn("--from '' names nothing", self.error("tune", "--from", ""))
 
+        self.assertIn("is neither a result folder", self.error("tune", "--from", "nowhere"))
+
+    def test_a_folder_that_is_a_file(self) -> None:
+        there = self.write("there", "")
+        for arguments in (("run", self.profile, "--out", there), ("simulate", "quickstart", *sets("emulate.compute_tflops=1"), "--out", f"{there}/x"),
+                          ("tune", "llama3-8b", "--cluster", "dgx-h100", "--out", there),
+                          ("export", "quickstart", "--to", "pytorch-fsdp2", "--out", there)):
+            self.assertIn("there: is a file; expected a folder", self.error(*arguments, code=CANNOT_WRITE))
+
+    def test_words_and_numbers_of_options(self) -> None:
+        self.assertIn("--format: 'tabel' is not valid; expected table, summary, json, collectives, issue; the nearest is 'table'",
+                      self.error("explain", "quickstart", "--format", "tabel"))
+        self.assertIn("--link-scale: 'two' is not valid; expected a number", self.error("what-if", "x", "--link-scale", "two"))
+        self.assertIn("has no option --sizes", self.error("collectives", "--sizes", "1K"))
+        self.assertIn("50GB/s", self.error("expect", "llama3-8b", "--cluster", "dgx-h100", "--between-nodes", "400Gb"))
+
+    def test_what_is_no_trace(self) -> None:
+        for name, text in (("a.csv", "a,b"), ("cut.json.gz", "\x1f")):
+            message = self.error("trace", "explain", self.write(name, text))
+            self.assertIn("Expected a trace of torch.profiler (JSON), Nsight Systems (.sqlite) or jax.profiler", message)
+            self.assertNotIn("<fd:", message)
+
+    def test_a_machine_that_run_does_not_simulate(self) -> None:
+        done = self.call("run", self.profile, *sets("simulate.cluster=dgx-h100"), "--out", "out")
+        self.assertIn('simulate.cluster has no effect: device.backend = "cpu" measures this machine; `fsdpbench simulate`', done.stderr)
+        self.assertNotIn("ignoring", done.stderr)
+
     def test_unknown_key_with_the_nearest(self) -> None:
         profile = self.write("p.toml", "[mesh]\nranks = 2\nshrad = 2\n")
         message = self.error("run", profile)

@@ -122,7 +122,7 @@ class TraceExplain(Program):
                         answer["knobs"])
         # Keys are the words of this program: the first thing that is said is what to set.
         headline = " ".join(self.call("trace", "explain", "none/trace").stdout.split("\n\n")[0].split())
-        self.assertRegex(headline, r"What to change: set fsdp\.\w+=\S+: [\d.]+ ms less a step")
+        self.assertRegex(headline, r"What to change: set fsdp\.\w+=\S+: [\d.]+ [mu]?s less a step")
 
     def test_a_run_and_its_traces_have_the_same_causes(self) -> None:
         """What `explain --from` says of a result, and what `trace explain` says of the traces beside it."""

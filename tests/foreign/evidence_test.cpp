@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/words/words.h"
 #include "foreign/diff_jobs.h"
 #include "foreign/evidence.h"
 #include "foreign/explain.h"
@@ -77,6 +78,69 @@ TEST(Evidence, PrefetchingIsWhatRangesSay) {
     }
   }
   EXPECT_EQ(asked, 28);
+}
+
+/// Every cause, in a job of a program that these words are of.
+std::vector<account::CauseShare> advised(const dialects::Words& words, JobKind kind, DType dtype) {
+  JobTrace job;
+  job.ranks.resize(2);
+  job.ranks[1].rank = 1;
+  for (RankRows& rank : job.ranks) rank.world_size = 2;
+  Recognition found;
+  found.engine = &words;
+  found.kind = kind;
+  found.shards = kind == JobKind::sharded;
+  found.facts.param_dtype = dtype;
+  found.facts.reduce_dtype = DType::f32;
+  Explanation explained;
+  for (const account::Cause cause : kEnumerators<account::Cause>) {
+    explained.causes.push_back({.cause = cause, .ms = 2, .share_pct = 20, .late_rank = 1});
+  }
+  account::advise(explained.causes, evidence_of(job, found, explained));
+  return explained.causes;
+}
+
+TEST(Evidence, NobodyIsToldWhatTheProgramHasNoWordFor) {
+  using account::Cause;
+  const auto remedy = [](const dialects::Words& words, Cause cause) -> std::optional<std::string> {
+    const dialects::Remedies& of = *words.remedies;
+    switch (cause) {
+      case Cause::late_prefetch: return of.prefetch_forward;
+      case Cause::all_gather_limit: return of.no_limit;
+      case Cause::reduce_scatter_buffers: return of.more_buffers;
+      case Cause::communicator_serialisation: return of.separate_reductions;
+      case Cause::contention: return of.one_communicator;
+      default: return std::nullopt;
+    }
+  };
+  int silent = 0, named = 0;
+  for (const dialects::Words* words : dialects::words_in_traces()) {
+    if (words->name == "fsdpbench") continue;
+    for (const JobKind kind : {JobKind::sharded, JobKind::data_parallel, JobKind::unknown}) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const account::CauseShare& share : advised(*words, kind, dtype)) {
+          const std::string where = words->name + ": " + share.advice;
+          // Keys of this program are nobody else's words.
+          EXPECT_THAT(share.advice, Not(::testing::ContainsRegex("(fsdp|mesh|train|nccl|simulate)\\.[a-z]"))) << where;
+          if (share.advice.find("bf16") != std::string::npos) {
+            EXPECT_THAT(share.advice, HasSubstr("which changes numerics")) << where;
+          }
+          if (kind != JobKind::sharded || !words->remedies) continue;
+          const std::optional<std::string> setting = remedy(*words, share.cause);
+          if (!setting) continue;
+          if (setting->empty()) {
+            EXPECT_EQ(share.advice, "") << where;
+            ++silent;
+          } else if (!setting->starts_with("{")) {  // a flag that was renamed
+            EXPECT_THAT(share.advice, HasSubstr(*setting)) << where;
+            ++named;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(silent, 10);
+  EXPECT_GE(named, 20);
 }
 
 TEST(Evidence, KernelsOfDeepEPAreCommunication) {

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <set>
 
 #include "hardware/fake_nvml/fake_nvml.h"

@@ -22,7 +22,7 @@ from .text import clean, visible
 from ..watch.command import add_options as add_watch_options, run as watch
 from ..watch.job import WatchError
 
-BAD_INPUT, CANNOT_WRITE, INTERRUPTED = 2, 4, 130
+FAILED, BAD_INPUT, CANNOT_WRITE, INTERRUPTED = 1, 2, 4, 130
 _MOST_OF_A_MESSAGE = 2000
 
 
@@ -168,6 +168,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except (ReportError, WatchError) as error:
         _complain(str(error))
         return BAD_INPUT
+    except ModuleNotFoundError as error:
+        _complain(f"Python's package {error.name} is missing; `make analysis` installs it.")
+        return FAILED
+    except (FileExistsError, NotADirectoryError) as error:
+        _complain(f"{error.filename} is a file, or in one; expected a folder, which is made if need be.")
+        return CANNOT_WRITE
     except OSError as error:
         _complain(f"cannot write {error.filename or 'the report'}: {error.strerror}")
         return CANNOT_WRITE

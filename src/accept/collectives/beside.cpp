@@ -1,6 +1,7 @@
 #include "accept/collectives/beside.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,6 +1,7 @@
 #include "accept/collectives/collectives_json.h"
 
 #include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -324,14 +325,14 @@ std::string beside_table(const BesideRow& row) {
       "size {} ({} B), matrices {}{}: time of an op on the slowest rank, alone, and times that beside others",
       format_bytes(row.size), row.size, product_text(row.matrix),
       row.max_ctas > 0 ? fmt::format(", at most {} CTAs", row.max_ctas) : "");
-  table.header = {"", "alone us", "beside all_gather", "beside reduce_scatter", "beside matrix_product", "beside both"};
+  table.header = {"", "alone", "beside all_gather", "beside reduce_scatter", "beside matrix_product", "beside both"};
   const auto times = [](std::optional<double> ratio) {
     return ratio ? fmt::format("{:.2f}", *ratio) : std::string("–");
   };
   for (std::size_t k = 0; k < kNeighbours; ++k) {
     const auto who = static_cast<Neighbour>(k);
     const std::optional<double> alone = row.alone_us[k];
-    table.rows.push_back({std::string(to_string(who)), alone ? time_text(*alone) : "–"});
+    table.rows.push_back({std::string(to_string(who)), alone ? shown(*alone, "us") : "–"});
     for (std::size_t b = 0; b < kNeighbours; ++b) {
       table.rows.back().push_back(times(row.slowdown(who, static_cast<Neighbour>(b))));
     }

@@ -1,6 +1,7 @@
 #include "accept/collectives/collectives_options.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -229,6 +230,9 @@ void settle(CollectivesArguments& a) {
   }
   if (a.skip >= a.iterations) {
     throw ConfigError(fmt::format("collectives -K {}: nothing is left of -n {} iterations.", a.skip, a.iterations));
+  }
+  if (a.skip > 0 && !a.per_iteration) {
+    throw ConfigError(fmt::format("collectives -K {}: leaves iterations out of the columns of -I; give -I 1.", a.skip));
   }
   if (a.check_all && a.aggregate > 1) {
     throw ConfigError(

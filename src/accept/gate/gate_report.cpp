@@ -85,7 +85,9 @@ bool is_emulated(const MachinePrint& machine) {
   return machine.value("links") == "emulated" || machine.value("computation") == "emulated";
 }
 
-std::string number_text(const accept::Interval& i) { return i.n == 0 ? "–" : fmt::format("{:.4g}", i.median); }
+std::string number_text(const accept::Interval& i, std::string_view unit) {
+  return i.n == 0 ? "–" : shown(i.median, unit);
+}
 
 /// Bytes are the same however slow a machine has become.
 bool none_was_judged(const std::vector<Change>& changes) {
@@ -320,8 +322,9 @@ std::string gate_markdown(const GateReport& r) {
   }
   Table changes{.title = "", .header = {"figure", "before", "now", "verdict", "why"}, .rows = {}};
   for (const Change* c : by_gravity(r)) {
-    changes.rows.push_back({c->judgement.figure, number_text(c->before), number_text(c->judgement.value),
-                            verdict_text(*c), c->judgement.sentence});
+    changes.rows.push_back({c->judgement.figure, number_text(c->before, c->judgement.unit),
+                            number_text(c->judgement.value, c->judgement.unit), verdict_text(*c),
+                            c->judgement.sentence});
   }
   return changes.rows.empty() ? text : text + markdown_table(changes);
 }
@@ -373,7 +376,7 @@ Baseline find_baseline(const std::string& given, const GatedResult& now) {
     return {alone.name, {alone}, {}};
   }
   std::vector<GatedResult> all = results_in(given);
-  if (all.empty()) throw ConfigError(fmt::format("{}: holds no result: neither folders nor files of any.", given));
+  if (all.empty()) throw ConfigError(fmt::format("{}: holds no result; expected folders or files of results, as `fsdpbench run` writes them.", given));
   std::set<std::string> kinds, seen{now.digest};
   std::erase_if(all, [&](const GatedResult& result) {
     kinds.insert(result.kind);

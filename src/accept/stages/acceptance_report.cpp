@@ -1,6 +1,7 @@
 #include "accept/stages/acceptance_report.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>

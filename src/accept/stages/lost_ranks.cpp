@@ -1,6 +1,7 @@
 #include "accept/stages/lost_ranks.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>

@@ -1,6 +1,7 @@
 #include "accept/stages/measure_devices.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>

@@ -1,6 +1,7 @@
 #include "accept/stages/topology.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>

@@ -68,7 +68,7 @@ std::string machine_name(const World& world, const config::RunConfig& c) {
 
 std::string calibration_table(const config::Calibration& c) {
   Table table;
-  table.header = {"kind of op", "ranks", "by", "fixed", "each", "from", "to", "samples", "half within"};
+  table.header = {"kind of op", "ranks", "by", "fixed", "each", "from", "to", "ops", "half within"};
   for (const config::CalibrationLine& line : c.lines) {
     const auto amount = [&](double value) { return format_count(static_cast<std::int64_t>(value)); };
     table.rows.push_back({line.kind, line.ranks > 0 ? fmt::format("{}", line.ranks) : "", line.unit,

@@ -24,10 +24,12 @@ constexpr const char* kCollectivesService = "collectives";  // the command's nam
 
 /// Limit of nccl-tests' environment. Throws ConfigError where ignoring another variable would measure something else.
 std::optional<double> least_bus_bandwidth(const launch::Environment& environment) {
-  for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"}) {
+  for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK", "NCCL_TESTS_DEVICE"}) {
     if (environment(name) == nullptr) continue;
-    throw ConfigError(
-        fmt::format("{} is '{}': ranks cannot be split into groups here; unset it.", name, environment(name)));
+    throw ConfigError(fmt::format("{} is '{}': {}; unset it.", name, environment(name),
+                                  std::string_view(name).ends_with("DEVICE")
+                                      ? "GPUs are chosen by CUDA_VISIBLE_DEVICES here"
+                                      : "ranks cannot be split into groups here"));
   }
   const char* const text = environment("NCCL_TESTS_MIN_BW");
   if (text == nullptr || *text == '\0') return std::nullopt;

@@ -68,6 +68,7 @@ void say_losses(const dialects::Dialect& target, const dialects::Export& made) {
 
 void write_files(const ExportArguments& arguments, const std::vector<dialects::ExportFile>& files) {
   const std::filesystem::path folder = arguments.out;
+  refuse_file_as_folder(folder);
   for (const dialects::ExportFile& file : files) refuse_old_file(folder / file.name, arguments.overwrite, "--out");
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);

@@ -21,6 +21,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "clock/caching_allocator.h"
 #include "config/find_file.h"
 #include "config/load.h"
@@ -153,7 +154,11 @@ config::RunConfig in_force(const TuneArguments& arguments, std::vector<std::stri
                            const std::string& recognised, Job* job) {
   const std::string profile = !recognised.empty()      ? recognised
                               : arguments.from.empty() ? config::find_profile(arguments.profile)
-                                                       : config::find_profile(folder_of(arguments.from.front()));
+                                                       : folder_of(arguments.from.front()) + "/config.toml";
+  if (!path_exists(profile)) {
+    throw ConfigError(fmt::format("--from {}: is neither a result folder of `fsdpbench run` nor traces of a job.",
+                                  arguments.from.front()));
+  }
   if (!arguments.cluster.empty()) {
     overrides.insert(overrides.begin(), "device.backend=virtual");
     overrides.push_back("simulate.cluster=" + arguments.cluster);
@@ -408,6 +413,11 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
                  .overwrite = true});
 }
 
+/// Activations and the work of a sequence are not in a trace, so what trades them is not turned; another engine would
+/// be another program.
+constexpr const char* kNotTraced[]{"fsdp.preset", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
+                                   "train.batch_per_rank", "train.accumulate"};
+
 /// Tells whether all of these systems have words for a configuration.
 std::function<bool(const config::RunConfig&)> said_by(const std::vector<const dialects::Dialect*>& targets,
                                                       const config::RunConfig& in_force) {
@@ -440,10 +450,13 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   tune::SearchOptions options = search_options(arguments, config);
   space_options.free_batch = options.objective == tune::Objective::tokens_per_s;
   if (traced) {
-    restrict_space(*traced, config, space_options);
-  } else if (!targets.empty()) {
-    space_options.offers = said_by(targets, config);
+    space_options.fixed.insert(space_options.fixed.end(), std::begin(kNotTraced), std::end(kNotTraced));
+    targets = {traced->system};
+  } else if (targets.empty() && !arguments.any_engine) {
+    targets = {dialects::dialect_of(config)};
   }
+  std::erase(targets, nullptr);
+  space_options.offers = said_by(targets, config);
   if (traced && traced->system != nullptr && exports.empty()) exports.emplace_back(traced->system->name);
   const tune::Space space(config, space_options);
   const TunedOn on(arguments, config, traced);
@@ -479,8 +492,8 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
 
 constexpr const char* kTuneHelp =
     R"(Turns strategy and mesh, resharding, wrapping, activation checkpointing, micro-batches at the same global batch,
-prefetching, limits of all-gathers and reduce-scatters, and communicators; with --any-engine the presets of other engines,
-too; with --export only what that system can be told. Numerics stay as they are unless an option allows that they change.
+prefetching, limits of all-gathers and reduce-scatters, and communicators: what the profile's engine, or the systems of
+--export, have words for; with --any-engine also anything else, and the presets of other engines. Numerics stay as they are unless an option allows that they change.
 Every policy is simulated, with the op times of --cluster, of a calibration, of emulated rates or of --from RESULT; bounds exclude
 policies that cannot be better. Nothing is proposed whose predicted memory is within its error of the budget.
 

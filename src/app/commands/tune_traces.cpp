@@ -21,11 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Activations and the work of a sequence are not in a trace, so what trades them is not turned; another engine would
-/// be another program.
-constexpr const char* kNotTold[]{"fsdp.preset", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
-                                 "train.batch_per_rank", "train.accumulate"};
-
 std::vector<dialects::KeyChange> changes_of(const TracedJob& job, const Tuning& tuning) {
   const config::RunConfig& was = tuning.space.start();
   const config::RunConfig is = *tuning.space.config_at(tuning.proposed().point);
@@ -96,14 +91,6 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
     throw ConfigError(fmt::format("No setting would help: {}", why));
   }
   return traced;
-}
-
-void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tune::SpaceOptions& options) {
-  for (const char* key : kNotTold) options.fixed.emplace_back(key);
-  if (job.system == nullptr) return;
-  options.offers = [sayable = dialects::Sayable(*job.system, in_force)](const config::RunConfig& turned) {
-    return sayable.says(turned);
-  };
 }
 
 std::string changes_text(const TracedJob& job, const Tuning& tuning) {

@@ -28,9 +28,6 @@ struct TracedJob {
 /// follows no schedule that is known here, or follows that of several engines and nothing says which it is.
 TracedJob read_traced_job(const std::vector<std::string>& traces);
 
-/// Leaves as it is what a trace tells nothing of, and offers what the traced system has words for.
-void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tune::SpaceOptions& options);
-
 /// Changes to make in the traced program, setting by setting, and how well a replay of its op times has its step.
 std::string changes_text(const TracedJob& job, const Tuning& tuning);
 nlohmann::json changes_json(const TracedJob& job, const Tuning& tuning);

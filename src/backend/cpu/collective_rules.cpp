@@ -1,6 +1,7 @@
 #include "backend/cpu/collective_rules.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>

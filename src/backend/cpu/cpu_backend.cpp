@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <numeric>

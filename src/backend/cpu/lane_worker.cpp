@@ -1,6 +1,7 @@
 #include "backend/cpu/lane_worker.h"
 
 #include <fmt/format.h>
+
 #include <cstring>
 #include <utility>
 

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+
 #include <array>
 #include <string>
 #include <string_view>

@@ -1,6 +1,7 @@
 #include "backend/cuda/event_timer.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -81,7 +81,8 @@ struct TraceNames {
 
 /// Settings by which a person removes a cause of exposure; empty: there is no such setting.
 struct Remedies {
-  std::string prefetch_forward, prefetch_backward, no_limit, separate_reductions, accumulate;
+  std::string prefetch_forward, prefetch_backward, no_limit, more_buffers, separate_reductions, one_communicator;
+  std::string accumulate;
   // Against wasted all-gathers.
   std::string keep_after_forward, keep_after_backward, prefetch_less, no_reentrant;
 };

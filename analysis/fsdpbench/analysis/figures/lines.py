@@ -64,8 +64,8 @@ def draw_lines(rows: Sequence[Row], x_label: str, x_values: Sequence[object], na
             if r == len(rows) - 1:
                 axes.set_xlabel(x_label)
             _x_axis(axes, x_values, ticks, place)
-        # After all panels: they share the scale.
-        grid[r][0].set_ylim(0, 105 if row.percent else max(grid[r][0].get_ylim()[1], 1e-9))
+        # After all panels: they share the scale. Above the highest there is room for its marker.
+        grid[r][0].set_ylim(0, 105 if row.percent else max(1.04 * grid[r][0].get_ylim()[1], 1e-9))
         grid[r][0].ticklabel_format(axis="y", useOffset=False, style="plain")
     if len(names) > 1 or legend_title:
         handles = [Line2D([], [], color=style.look(i)[0], marker=style.look(i)[1]) for i in range(len(names))]

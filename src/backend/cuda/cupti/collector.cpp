@@ -1,6 +1,7 @@
 #include "backend/cuda/cupti/collector.h"
 
 #include <fmt/format.h>
+
 #include <array>
 #include <atomic>
 #include <cstdlib>

@@ -1,6 +1,7 @@
 #include "backend/cuda/nccl/call_guard.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
 #include <array>
 #include <chrono>
 #include <cstddef>

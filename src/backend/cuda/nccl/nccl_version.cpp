@@ -1,6 +1,7 @@
 #include "backend/cuda/nccl/nccl_version.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
