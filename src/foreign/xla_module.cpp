@@ -63,10 +63,9 @@ class ModuleBuilder {
     };
     add(rows_, operands, one.operands);
     add(computations_, called, one.called);
-    const auto has = [&](std::string_view part) { return config.find(part) != config.npos; };
-    one.sync = has("\"is_sync\":true");
-    one.pipelined = has("\"is_pipelined\":true");
-    module.since_0_11_1 = module.since_0_11_1 || has("\"communication_domain\"");
+    one.sync = mentions(config, "\"is_sync\":true");
+    one.pipelined = mentions(config, "\"is_pipelined\":true");
+    module.since_0_11_1 = module.since_0_11_1 || mentions(config, "\"communication_domain\"");
     one.trips = number_behind("\"known_trip_count\":{\"n\":", config);
     if (!groups.empty()) {
       const auto [known, fresh] = groups_.try_emplace(groups, static_cast<std::int32_t>(module.groups.size()));
@@ -358,9 +357,8 @@ const HloKind* kind_of_hlo(std::string_view opcode) {
 }
 
 std::optional<schedule::Phase> phase_of_path(std::string_view op_name) {
-  const auto has = [&](std::string_view word) { return op_name.find(word) != op_name.npos; };
-  if (has("transpose(") || has("rematted_computation")) return schedule::Phase::backward;
-  return has("jvp(") ? std::optional(schedule::Phase::forward) : std::nullopt;
+  if (mentions(op_name, "transpose(") || mentions(op_name, "rematted_computation")) return schedule::Phase::backward;
+  return mentions(op_name, "jvp(") ? std::optional(schedule::Phase::forward) : std::nullopt;
 }
 
 std::optional<HloCollective> collective_of(const HloModule& module, std::int32_t computation, std::int32_t row) {

@@ -13,6 +13,7 @@
 
 namespace fsdpbench::foreign {
 
+inline bool mentions(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 /// The numbers in a text, whatever stands between them.
 std::vector<std::int64_t> numbers_in(std::string_view text);
 /// The first number behind `key`; `otherwise` if there is none.

@@ -25,15 +25,12 @@ namespace fsdpbench::foreign {
 namespace {
 
 constexpr std::int64_t kScalarBytes = 256;  // a loss, a norm
-constexpr double kMilli = 1e3;
 
 bool is_free(const HloInstruction& one) {
   static const std::set<std::string_view> kFree{"parameter", "constant",  "bitcast",      "get-tuple-element",
                                                 "tuple",     "after-all", "partition-id", "replica-id"};
   return kFree.contains(one.opcode) || one.opcode.ends_with("-done");
 }
-
-bool mentions(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 class Placer {
  public:
@@ -116,7 +113,6 @@ class Placer {
     const HloInstruction& one = row(facts.computation, facts.row);
     PlacedCollective placed{
         .facts = facts, .name = one.name, .path = one.op_name, .times = times, .depth = depth, .first = first};
-    placed.phase = phase_of_path(one.op_name);
     if (facts.groups >= 0) placed.ranks = module_.groups[facts.groups].size;
     placed.label =
         fmt::format("{}{}{}{}", facts.label, numbers_[facts.label]++,
@@ -279,12 +275,10 @@ void Placer::advise() {
       if (!is_small(one) && about(one)) labels.push_back(one.label);
     }
     constexpr std::size_t kMost = 6;
-    const std::string more = labels.size() > kMost ? " …" : "";
-    const bool any = !labels.empty();
-    labels.resize(std::min(labels.size(), kMost));
-    if (any && !sentence.empty())
-      program_.advice.push_back(fmt::format("{}{}: {}", fmt::join(labels, ", "), more, sentence));
-    return any;
+    if (labels.size() > kMost) labels.resize(kMost), labels.back() += " …";
+    if (!labels.empty() && !sentence.empty())
+      program_.advice.push_back(fmt::format("{}: {}", fmt::join(labels, ", "), sentence));
+    return !labels.empty();
   };
   using enum Communication;
   const bool asynchronous = say([](const auto& one) { return one.facts.asynchronous; }, "");
@@ -310,7 +304,7 @@ void Placer::advise() {
   say(
       [](const auto& one) {
         return (one.facts.kind == reduce_scatter || one.facts.kind == all_reduce) &&
-               one.phase == schedule::Phase::forward;
+               one.phase() == schedule::Phase::forward;
       },
       weights || !say([](const auto& one) { return one.facts.kind == all_gather; }, "")
           ? "activations are summed in forward. Tensor parallelism does that; without it the batch is not split over "
@@ -458,16 +452,15 @@ std::string hlo_report(const HloProgram& program) {
     row.insert(row.begin() + 1, std::to_string(sum.times));
     if (timed) {
       row.insert(row.end() - 2,
-                 {fmt::format("{:.3f}", sum.seconds * kMilli), fmt::format("{:.3f}", sum.exposed_seconds * kMilli)});
+                 {fmt::format("{:.3f}", sum.seconds * 1e3), fmt::format("{:.3f}", sum.exposed_seconds * 1e3)});
     }
   }
-  text += app::format_table(table);
-  text += "\n";
+  text += app::format_table(table) + "\n";
   if (timed) {
     text += fmt::format(
         "{:.2f} ms a step: {:.2f} ms of kernels, {:.2f} ms of exposed communication. Hidden collectives are not "
         "listed.\n",
-        program.seconds * kMilli, program.compute_seconds * kMilli, exposed * kMilli);
+        program.seconds * 1e3, program.compute_seconds * 1e3, exposed * 1e3);
   }
   for (const std::string& sentence : program.advice) text += sentence + "\n";
   return text;
@@ -482,24 +475,23 @@ std::string hlo_json(const HloProgram& program) {
             {"collectives", Json::array()},
             {"loops", Json::array()}};
   for (const PlacedCollective& one : program.collectives) {
-    const HloCollective& facts = one.facts;
     Json row{{"name", clean_text(one.name, kMostOfACell)},
              {"label", one.label},
-             {"kind", to_string(facts.kind)},
-             {"asynchronous", facts.asynchronous},
-             {"pipelined", facts.pipelined},
+             {"kind", to_string(one.facts.kind)},
+             {"asynchronous", one.facts.asynchronous},
+             {"pipelined", one.facts.pipelined},
              {"times", one.times},
              {"depth", one.depth},
-             {"bytes_in", facts.bytes_in},
-             {"bytes_out", facts.bytes_out},
-             {"dtype", facts.dtype},
-             {"operands", facts.operands},
+             {"bytes_in", one.facts.bytes_in},
+             {"bytes_out", one.facts.bytes_out},
+             {"dtype", one.facts.dtype},
+             {"operands", one.facts.operands},
              {"products_between", one.products},
              {"kernels_between", one.kernels},
              {"collectives_between", one.collectives},
              {"sliced", one.sliced}};
     if (one.ranks > 0) row["ranks"] = one.ranks;
-    if (one.phase) row["phase"] = schedule::to_string(*one.phase);
+    if (const auto phase = one.phase()) row["phase"] = schedule::to_string(*phase);
     if (!one.parameter.empty()) row["parameter"] = one.parameter;
     if (program.seconds > 0) row["seconds"] = one.seconds, row["exposed_seconds"] = one.exposed_seconds;
     if (const std::string why = why_exposed(one); !why.empty()) row["why_exposed"] = why;

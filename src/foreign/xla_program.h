@@ -19,15 +19,15 @@ struct PlacedCollective {
   std::string label{};      ///< in the order: "AG3"
   std::string parameter{};  ///< of the program, of which it gathers a shard: "params[0]['up']"; "" if none is found
   std::string path;         ///< op_name: the line of the program that it was made for
-  std::optional<schedule::Phase> phase{};
-  std::int64_t times = 1;                          ///< in an execution
-  int depth = 0;                                   ///< loops around it
-  std::int64_t ranks = -1;                         ///< of its group; -1: not told
+  std::int64_t times = 1;   ///< in an execution
+  int depth = 0;            ///< loops around it
+  std::int64_t ranks = -1;  ///< of its group; -1: not told
   int products = 0, kernels = 0, collectives = 0;  ///< between its start and its end
   bool first = false;                              ///< no product is before it in its computation
   bool sliced = false;                             ///< an all-reduce of which only a slice is used
   double seconds = 0, exposed_seconds = 0;         ///< of all times, on a cluster; 0 without one
 
+  std::optional<schedule::Phase> phase() const { return phase_of_path(path); }
   /// The whole tensor: what is gathered, or what is reduced.
   std::int64_t bytes() const { return std::max(facts.bytes_in, facts.bytes_out); }
 };

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/error.h"
 #include "base/read_input.h"
@@ -92,6 +91,7 @@ void XlaRows::add(Row row, std::string_view name, const std::vector<Stat>& stats
     const bool function = name.starts_with('$');
     if (!call && (row.of != Of::python || (function && !functions_) || name.starts_with("end: "))) return;
     if (call) launches_.emplace(row.correlation, row.begin_ns);
+    if (row.step >= 0) steps_.insert(row.step);
     row.name = names_.number(name);
     row.category = call ? "cuda_runtime" : function ? "python_function" : "user_annotation";
     host_.push_back(row);
@@ -111,12 +111,10 @@ bool XlaRows::json_event(const ParsedEvent& event) {
   if (event.ph == "M") {
     const Value* const name = event.arg("name");
     if (name == nullptr || !name->is_text()) return false;
-    if (event.name == "process_name") {
-      if (!name->text.starts_with("/host:") && !name->text.starts_with("/device:")) return false;
-      planes_[pid->integer] = name->text;
-    } else if (event.name == "thread_name" && tid != nullptr && planes_.contains(pid->integer)) {
+    const bool plane = name->text.starts_with("/host:") || name->text.starts_with("/device:");
+    if (event.name == "process_name" && plane) planes_[pid->integer] = name->text;
+    if (event.name == "thread_name" && tid != nullptr && planes_.contains(pid->integer))
       tracks_[{pid->integer, tid->integer}] = row_of(planes_[pid->integer], name->text);
-    }
     return planes_.contains(pid->integer);
   }
   if (tid == nullptr || event.ph != "X" || !event.begin_ns || !event.length_ns) return false;
@@ -201,7 +199,8 @@ void XlaRows::add_module(std::string_view bytes) {
 }
 
 /// Tells `to` where steps begin and end, as it would be told by torch.profiler; how that is known, in words.
-std::string XlaRows::mark_steps(const std::vector<Row>& rows, const std::vector<std::int64_t>& steps, KinetoRows& to) {
+std::string XlaRows::mark_steps(const std::vector<Row>& rows, KinetoRows& to) {
+  const std::vector<std::int64_t> steps(steps_.begin(), steps_.end());
   std::map<std::int32_t, std::int64_t> times;                // by module
   std::map<std::int32_t, std::vector<std::int64_t>> starts;  // of the one that takes most, by instruction
   for (const Row& row : rows) {
@@ -243,7 +242,6 @@ std::string XlaRows::mark_steps(const std::vector<Row>& rows, const std::vector<
 
 /// A row of a device as torch.profiler would tell it. `id`: of the device, among all of the program.
 void XlaRows::device_event(const Row& row, std::int64_t id, KinetoRows& to, std::int64_t& world) {
-  const OpFacts* const facts = row.facts;
   ParsedEvent told = event(row.category, names_[row.name], row.begin_ns, row.length_ns);
   const auto add = [&](const trace::Field& field, const Value& value) { told.args.emplace_back(field.name, value); };
   const HloKind* const kind = row.op < 0 || row.category != kKernel ? nullptr : kind_of_hlo(stem(names_[row.op]));
@@ -254,9 +252,9 @@ void XlaRows::device_event(const Row& row, std::int64_t id, KinetoRows& to, std:
   if (row.path >= 0) told.args.emplace_back(kSourcePath, text(names_[row.path]));
   std::string group;
   if (kind != nullptr) add(field::kCollectiveName, text(to_string(kind->kind)));
-  if (kind != nullptr && facts != nullptr && facts->collective) {
-    const HloCollective& known = *facts->collective;
-    const HloModule& module = *facts->module;
+  if (kind != nullptr && row.facts != nullptr && row.facts->collective) {
+    const HloCollective& known = *row.facts->collective;
+    const HloModule& module = *row.facts->module;
     // Bytes count where operands have several types.
     const int size = std::max(1, hlo_bytes(known.dtype));
     add(field::kInElements, number(known.bytes_in / size));
@@ -290,11 +288,6 @@ std::vector<RankRows> XlaRows::take() {
     if (row.correlation >= 0) device_of.emplace(row.correlation, row.device);
   }
   device_ = {};
-  std::set<std::int64_t> numbers;
-  for (const Row& row : host_) {
-    if (row.step >= 0) numbers.insert(row.step);
-  }
-  const std::vector<std::int64_t> steps(numbers.begin(), numbers.end());
   std::vector<RankRows> made;
   const auto devices = std::ssize(by_device);
   for (auto& [device, rows] : by_device) {
@@ -311,7 +304,7 @@ std::vector<RankRows> XlaRows::take() {
     }
     std::int64_t world = 0;
     for (const Row& row : rows) device_event(row, id, to, world);
-    const std::string told = mark_steps(rows, steps, to);
+    const std::string told = mark_steps(rows, to);
     trace::FileFacts facts;
     facts.device = device_model_;
     if (on_host_ || devices == world) facts.rank = id;

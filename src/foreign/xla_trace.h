@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -66,11 +67,12 @@ class XlaRows {
   void plane(std::string_view bytes, std::int64_t most_events);
   void add_module(std::string_view bytes);
   void device_event(const Row& row, std::int64_t id, KinetoRows& to, std::int64_t& world);
-  std::string mark_steps(const std::vector<Row>& rows, const std::vector<std::int64_t>& steps, KinetoRows& to);
+  std::string mark_steps(const std::vector<Row>& rows, KinetoRows& to);
 
   bool functions_, on_host_ = false;
   NameTable names_;
   std::vector<Row> device_, host_;
+  std::set<std::int64_t> steps_;                                 // numbers of StepTraceAnnotation
   std::map<std::int64_t, std::string> planes_;                   // of JSON, by pid
   std::map<std::pair<std::int64_t, std::int64_t>, Row> tracks_;  // of JSON, by pid and tid
   std::map<std::string, HloModule, std::less<>> modules_;

@@ -103,7 +103,7 @@ TEST(HloText, HasItsCollectivesWithBytesGroupsAndWhatLiesBetween) {
   EXPECT_EQ(gather.ranks, 8);
   EXPECT_EQ(gather.times, 4);
   EXPECT_EQ(gather.parameter, "params['up']");
-  EXPECT_EQ(gather.phase, schedule::Phase::forward);
+  EXPECT_EQ(gather.phase(), schedule::Phase::forward);
   EXPECT_TRUE(gather.facts.asynchronous);
   EXPECT_TRUE(gather.first);
   EXPECT_EQ(gather.products, 0);
@@ -113,7 +113,7 @@ TEST(HloText, HasItsCollectivesWithBytesGroupsAndWhatLiesBetween) {
   EXPECT_EQ(reduction.facts.bytes_in, 4096 * 4096 * 2);
   EXPECT_EQ(reduction.facts.bytes_out, 512 * 4096 * 2);
   EXPECT_EQ(reduction.products, 1);
-  EXPECT_EQ(reduction.phase, schedule::Phase::backward);
+  EXPECT_EQ(reduction.phase(), schedule::Phase::backward);
   const PlacedCollective& last = program.collectives[3];
   EXPECT_FALSE(last.facts.asynchronous);
   EXPECT_TRUE(last.sliced);

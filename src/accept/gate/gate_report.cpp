@@ -376,7 +376,9 @@ Baseline find_baseline(const std::string& given, const GatedResult& now) {
     return {alone.name, {alone}, {}};
   }
   std::vector<GatedResult> all = results_in(given);
-  if (all.empty()) throw ConfigError(fmt::format("{}: holds no result; expected folders or files of results, as `fsdpbench run` writes them.", given));
+  if (all.empty())
+    throw ConfigError(fmt::format(
+        "{}: holds no result; expected folders or files of results, as `fsdpbench run` writes them.", given));
   std::set<std::string> kinds, seen{now.digest};
   std::erase_if(all, [&](const GatedResult& result) {
     kinds.insert(result.kind);

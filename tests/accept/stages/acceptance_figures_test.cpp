@@ -6,8 +6,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "accept/stages/acceptance_report.h"
 #include "accept/stages/acceptance.h"
+#include "accept/stages/acceptance_report.h"
 #include "acceptance_cases.h"
 
 namespace fsdpbench::app {
