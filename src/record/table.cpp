@@ -96,7 +96,8 @@ std::vector<Column> columns_of(const Table& table) {
     for (const auto& row : table.rows) {
       if (c < row.size()) columns[c].piece = std::max(columns[c].piece, longest_piece(row[c]));
     }
-    columns[c].least = columns[c].right ? columns[c].width : columns[c].piece;
+    if (c < table.header.size()) columns[c].piece = std::max(columns[c].piece, longest_piece(table.header[c]));
+    columns[c].least = columns[c].right ? std::max(columns[c].width, columns[c].piece) : columns[c].piece;
     if (c < table.header.size()) columns[c].width = std::max(columns[c].width, width_of(table.header[c]));
   }
   return columns;

@@ -146,8 +146,8 @@ void refuse_file_as_folder(const fs::path& folder) {
   std::error_code error;
   for (fs::path path = folder; path.has_relative_path(); path = path.parent_path()) {
     if (!fs::exists(path, error) || fs::is_directory(path, error)) continue;
-    throw OutputError(
-        fmt::format("{}: is a file; expected a folder for the results, which is made if need be.", path.string()));
+    throw OutputError(fmt::format("{}: {}is a file; expected a folder for the results, which is made if need be.",
+                                  folder.string(), path == folder ? "" : path.string() + " "));
   }
 }
 

@@ -42,7 +42,7 @@ class BadInput(Program):
         for arguments in (("run", self.profile, "--out", there), ("simulate", "quickstart", *sets("emulate.compute_tflops=1"), "--out", f"{there}/x"),
                           ("tune", "llama3-8b", "--cluster", "dgx-h100", "--out", there),
                           ("export", "quickstart", "--to", "pytorch-fsdp2", "--out", there)):
-            self.assertIn("there: is a file; expected a folder", self.error(*arguments, code=CANNOT_WRITE))
+            self.assertIn("is a file; expected a folder", self.error(*arguments, code=CANNOT_WRITE))
 
     def test_words_and_numbers_of_options(self) -> None:
         self.assertIn("--format: 'tabel' is not valid; expected table, summary, json, collectives, issue; the nearest is 'table'",

@@ -94,7 +94,11 @@ std::vector<account::CauseShare> advised(const dialects::Words& words, JobKind k
   found.facts.reduce_dtype = DType::f32;
   Explanation explained;
   for (const account::Cause cause : kEnumerators<account::Cause>) {
-    explained.causes.push_back({.cause = cause, .ms = 2, .share_pct = 20, .late_rank = 1});
+    account::CauseShare& share = explained.causes.emplace_back();
+    share.cause = cause;
+    share.ms = 2;
+    share.share_pct = 20;
+    share.late_rank = 1;
   }
   account::advise(explained.causes, evidence_of(job, found, explained));
   return explained.causes;
