@@ -36,7 +36,7 @@ class Folder:
 FOLDERS = [
     Folder("base", 2000, "lane.h, lane_pool.h", "",
            "bytes, lanes, clocks, errors"),
-    Folder("record", 1400, "json_fields.h, table.h, console.h", "",
+    Folder("record", 1420, "json_fields.h, table.h, console.h", "",
            "a thing is declared once, with name, unit and meaning, and can be written, read, tabled, printed and documented"),
     Folder("config/words", 600, "words.h, system_file.h", "",
            "what other engines and frameworks call things, of profiles/systems: presets of their defaults, words that people bring along, names in traces"),
@@ -74,7 +74,7 @@ FOLDERS = [
            "layers with explicit forward and backward, written once against the kernels"),
     Folder("clock", 5950, "forecast.h, op_times.h", "trace schedule plan config",
            "what a step would take: schedules on a computed clock, what ops cost, how wrong that may be; no thread, no sleeping"),
-    Folder("account", 5200, "run_view.h, cause.h, find_stalls.h, judge.h",
+    Folder("account", 5205, "run_view.h, cause.h, find_stalls.h, judge.h",
            "record/table.h hardware/gpu_health.h trace schedule plan dialects clock config/run_config.h",
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 4500, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",
@@ -87,7 +87,7 @@ FOLDERS = [
     Folder("foreign", 12350, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
            "other programs' traces up to a step that the walk of causes understands, and what is said of them"),
-    Folder("accept/collectives", 2200, "measure_collectives.h",
+    Folder("accept/collectives", 2205, "measure_collectives.h",
            "record config launch hardware backend account engine runs",
            "collectives alone, as nccl-tests measure them; several at once"),
     Folder("accept/stages", 4250, "acceptance.h, measure_acceptance.h, acceptance_report.h",
@@ -119,10 +119,10 @@ class Limit:
 LIMITS = [
     Limit("src", 655, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 161, "keys", "profiles/README.md"),
-    Limit("tests", 84320, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 84600, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 11200, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
-    Limit("profiles", 4650, "lines", "profiles/**/*.toml"),
+    Limit("profiles", 4655, "lines", "profiles/**/*.toml"),
     Limit("docs", 38950, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
