@@ -41,8 +41,7 @@ struct Counterfactual {
       IntervalKind::one_value;             ///< of the gain; one value: every step took the same, or there is one
   std::optional<std::int64_t> more_bytes;  ///< of peak memory; knobs that gain
   bool adds_collectives = false;           ///< some that the run does not have, or larger ones: their times are guesses
-  bool advised =
-      false;  ///< the interval is above 0, the gain above the noise, and the preset's system has words for it
+  bool advised = false;  ///< the interval is above 0, the gain above the noise, and the preset's system can be told
 };
 
 /// Replays the typical step without each of `causes` (`late_rank`: of a straggler, -1 elsewhere), and with each knob

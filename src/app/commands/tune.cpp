@@ -418,12 +418,14 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
 constexpr const char* kNotTraced[]{"fsdp.preset", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
                                    "train.batch_per_rank", "train.accumulate"};
 
-/// Tells whether all of these systems have words for a configuration.
+/// Tells whether all of these systems have words for a configuration. `splits`: the training program may split experts
+/// otherwise, which is its own code's to say, whatever engine it calls.
 std::function<bool(const config::RunConfig&)> said_by(const std::vector<const dialects::Dialect*>& targets,
-                                                      const config::RunConfig& in_force) {
+                                                      const config::RunConfig& in_force, bool splits) {
   std::vector<dialects::Sayable> systems;
   for (const dialects::Dialect* target : targets) systems.emplace_back(*target, in_force);
-  return [systems = std::move(systems)](const config::RunConfig& turned) {
+  return [=, systems = std::move(systems), experts = in_force.mesh.expert](const config::RunConfig& turned) {
+    if (splits && turned.mesh.expert != experts) return true;
     return std::ranges::all_of(systems, [&](const dialects::Sayable& system) { return system.says(turned); });
   };
 }
@@ -449,14 +451,15 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   check_verify(arguments, config);
   tune::SearchOptions options = search_options(arguments, config);
   space_options.free_batch = options.objective == tune::Objective::tokens_per_s;
+  const bool by_preset = targets.empty() && !traced;
   if (traced) {
     space_options.fixed.insert(space_options.fixed.end(), std::begin(kNotTraced), std::end(kNotTraced));
     targets = {traced->system};
-  } else if (targets.empty() && !arguments.any_engine) {
+  } else if (by_preset && !arguments.any_engine) {
     targets = {dialects::dialect_of(config)};
   }
   std::erase(targets, nullptr);
-  space_options.offers = said_by(targets, config);
+  space_options.offers = said_by(targets, config, by_preset);
   if (traced && traced->system != nullptr && exports.empty()) exports.emplace_back(traced->system->name);
   const tune::Space space(config, space_options);
   const TunedOn on(arguments, config, traced);

@@ -252,7 +252,7 @@ TEST(CollectivesOptionsTest, OptionsThatDoNotFitEachOtherAreRefused) {
   EXPECT_EQ(sweep_sizes(arguments_of({{"-b", "1"}, {"-e", "100000"}, {"-i", "1"}})).size(), 100'000U);
   EXPECT_THAT(refusal({{"-b", "1"}, {"-e", "100001"}, {"-i", "1"}}), HasSubstr("over 100,000 sizes"));
   EXPECT_THAT(refusal({{"-b", "1"}, {"-e", "1T"}, {"-i", "1"}}), HasSubstr("over 100,000 sizes"));
-  EXPECT_NO_THROW(arguments_of({{"-n", "5"}, {"-K", "4"}}));
+  EXPECT_NO_THROW(arguments_of({{"-n", "5"}, {"-I", "1"}, {"-K", "4"}}));
   EXPECT_NO_THROW(arguments_of({{"--check-all", "1"}, {"-m", "1"}}));
   EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}, {"-t", "2"}, {"-g", "4"}}));
   EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}}));

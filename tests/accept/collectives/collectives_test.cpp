@@ -240,8 +240,13 @@ TEST(MeasureCollectivesTest, RanksThatThereAreNotAreRefused) {
 }
 
 TEST(MeasureCollectivesTest, IterationsThatAreSkippedAreInNoScatter) {
-  const MeasuredRows m = measured_rows(arguments_of(
-      {{"--ranks", "2"}, {"-b", "64"}, {"-e", "64"}, {"-n", "6"}, {"-K", "5"}, {"--op-list", "all_gather"}}));
+  const MeasuredRows m = measured_rows(arguments_of({{"--ranks", "2"},
+                                                     {"-b", "64"},
+                                                     {"-e", "64"},
+                                                     {"-n", "6"},
+                                                     {"-I", "1"},
+                                                     {"-K", "5"},
+                                                     {"--op-list", "all_gather"}}));
   ASSERT_EQ(m.rows.size(), 1U);
   const Timing& timing = *m.rows[0].out_of_place;
   ASSERT_EQ(timing.iterations_us.size(), 6U);

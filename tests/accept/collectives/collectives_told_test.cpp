@@ -187,8 +187,8 @@ TEST(NcclTableTest, WhoSlowsWhomIsAMatrix) {
     while (words >> word) all.push_back(word);
     return all;
   };
-  EXPECT_THAT(cells("all_gather"), ElementsAre("all_gather", "100.0", "–", "1.50", "–", "2.00"));
-  EXPECT_THAT(cells("reduce_scatter"), ElementsAre("reduce_scatter", "20000", "–", "–", "1.50", "–"));
+  EXPECT_THAT(cells("all_gather"), ElementsAre("all_gather", "100", "us", "–", "1.50", "–", "2.00"));
+  EXPECT_THAT(cells("reduce_scatter"), ElementsAre("reduce_scatter", "20.0", "ms", "–", "–", "1.50", "–"));
   EXPECT_THAT(cells("matrix_product"), ElementsAre("matrix_product", "–", "–", "–", "–", "–"));
   row.matrix = {2, 2, 4};
   row.max_ctas = 0;

@@ -314,7 +314,7 @@ TEST(Gate, ASlowerRunFailsAndAnEqualOnePasses) {
   const GateReport slow = judge_gate(before, {stored(run_json({2400, 2400, 2420, 2380}))}, OtherMachine::no, 0.05);
   EXPECT_EQ(slow.exit_code(), static_cast<int>(ExitCode::slower));
   EXPECT_THAT(gate_table(slow), AllOf(HasSubstr("WORSE: 1 of"), HasSubstr("step time")));
-  EXPECT_THAT(gate_markdown(slow), HasSubstr("| step time | 2000 | 2400 | WORSE |"));
+  EXPECT_THAT(gate_markdown(slow), HasSubstr("| step time | 2.00 s | 2.40 s | WORSE |"));
   EXPECT_THAT(junit_xml({.suite = "gate"}, slow.judgements), HasSubstr("<failure type=\"change\""));
   EXPECT_EQ(gate_json(slow)["verdict"], "fail");
 }
@@ -534,7 +534,7 @@ TEST(Gate, TheHeadlineCountsAndTheWorstComesFirst) {
               ElementsAre("WORSE slower", "inconclusive gone", "better faster", "pass same"));
   EXPECT_THAT(table, HasSubstr("1 figures were not rated: --verbose shows them"));
   EXPECT_THAT(gate_table(slow, true), AllOf(HasSubstr("\nunrated "), Not(HasSubstr("--verbose"))));
-  EXPECT_THAT(table, AllOf(HasSubstr("worse: slower: 12 ms instead of 10"), HasSubstr("inconclusive: gone: ")));
+  EXPECT_THAT(table, AllOf(HasSubstr("worse: slower: 12.0 ms instead of 10.0: "), HasSubstr("inconclusive: gone: ")));
   EXPECT_THAT(table, Not(HasSubstr("pass: same")));
   EXPECT_THAT(table, HasSubstr("1 result of run, 1 in the baseline: with 3 or more, how much"));
   const json j = gate_json(slow);
