@@ -418,14 +418,16 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
 constexpr const char* kNotTraced[]{"fsdp.preset", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
                                    "train.batch_per_rank", "train.accumulate"};
 
-/// Tells whether all of these systems have words for a configuration. `splits`: the training program may split experts
-/// otherwise, which is its own code's to say, whatever engine it calls.
+/// Tells whether all of these systems have words for a configuration. `splits`: the training program may split
+/// experts otherwise, which is its own code's to say, whatever engine it calls.
 std::function<bool(const config::RunConfig&)> said_by(const std::vector<const dialects::Dialect*>& targets,
                                                       const config::RunConfig& in_force, bool splits) {
   std::vector<dialects::Sayable> systems;
   for (const dialects::Dialect* target : targets) systems.emplace_back(*target, in_force);
-  return [=, systems = std::move(systems), experts = in_force.mesh.expert](const config::RunConfig& turned) {
-    if (splits && turned.mesh.expert != experts) return true;
+  return [=, systems = std::move(systems), own = in_force.mesh](const config::RunConfig& turned) {
+    config::Mesh mesh = turned.mesh;  // but for the ranks that share a shard, or a copy, which FSDP is told
+    mesh.shard = own.shard, mesh.replicate = own.replicate;
+    if (splits && mesh != own) return true;
     return std::ranges::all_of(systems, [&](const dialects::Sayable& system) { return system.says(turned); });
   };
 }
