@@ -52,7 +52,9 @@ std::string cause_table(const account::CauseReport& report, const CauseTable& ho
     row(std::string(to_string(c.cause)), c.ms, c.share_pct, without_text(c.without), where);
     if (!c.advice.empty()) advice += fmt::format("- {}: {}\n", to_string(c.cause), c.advice);
   }
-  row("small (each under 2 %)", report.small_ms, 100 * report.small_ms / report.step_ms, "", "");
+  if (report.small_ms > 0) {
+    row("small (each under 2 %)", report.small_ms, 100 * report.small_ms / report.step_ms, "", "");
+  }
   if (report.jitter) {
     row("jitter, of no cause", report.jitter->stalled_ms, 100 * report.jitter->stalled_ms / report.step_ms, "", "");
   }

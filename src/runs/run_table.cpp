@@ -119,7 +119,9 @@ std::string causes_table(const account::CauseReport& report, const Trial& trial)
     text += fmt::format("{} {} {}", &c == &report.causes.front() ? "" : ",", account::to_string(c.cause),
                         shown(c.ms, "ms"));
   }
-  text += fmt::format("{} small {}", report.causes.empty() ? "" : ",", shown(report.small_ms, "ms"));
+  if (report.causes.empty() || report.small_ms > 0) {
+    text += fmt::format("{} small {}", report.causes.empty() ? "" : ",", shown(report.small_ms, "ms"));
+  }
   const double jitter_ms = report.jitter ? report.jitter->stalled_ms : 0;
   if (std::abs(jitter_ms) >= 0.005) text += ", jitter " + shown(jitter_ms, "ms");
   text += "\n";
