@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <utility>
+
+#include "support/temporary_folder.h"
 
 namespace fsdpbench {
 namespace {
@@ -16,18 +18,17 @@ using ::testing::HasSubstr;
 /// As pip installs a package beside NVIDIA's wheels: `first` needs `second`, which is in another wheel, and neither is
 /// where the loader looks.
 struct Installed {
-  fs::path root = fs::path(::testing::TempDir()) / "plugin_test";
+  TemporaryFolder folder;
+  fs::path root = folder.path();
   fs::path program = root / "fsdpbench/bin";
 
   Installed() {
-    fs::remove_all(root);
     fs::create_directories(program);
     for (const auto& [wheel, file] : {std::pair{"cu13", STAND_IN_FIRST}, {"nccl", STAND_IN_SECOND}}) {
       fs::create_directories(root / "nvidia" / wheel / "lib");
       fs::copy(file, root / "nvidia" / wheel / "lib");
     }
   }
-  ~Installed() { fs::remove_all(root); }
 };
 
 TEST(PluginTest, LibrariesOfNvidiasWheelsAreFoundThoughTheLoaderDoesNotKnowThem) {
@@ -48,8 +49,7 @@ TEST(PluginTest, LibrariesOfNvidiasWheelsAreFoundThoughTheLoaderDoesNotKnowThem)
 
 TEST(PluginTest, AFileThatIsNoLibraryIsSaidToBeNone) {
   const Installed installed;
-  const fs::path wrong = installed.root / "nvidia/cu13/lib/libwrong.so.1";
-  std::ofstream(wrong) << "text";
+  installed.folder.write("nvidia/cu13/lib/libwrong.so.1", "text");
   std::string why_not;
   EXPECT_EQ(open_library("libwrong.so.1", library_folders(installed.program), why_not), nullptr);
   EXPECT_THAT(why_not, HasSubstr("libwrong.so.1"));
