@@ -74,7 +74,7 @@ FOLDERS = [
            "layers with explicit forward and backward, written once against the kernels"),
     Folder("clock", 5950, "forecast.h, op_times.h", "trace schedule plan config",
            "what a step would take: schedules on a computed clock, what ops cost, how wrong that may be; no thread, no sleeping"),
-    Folder("account", 5205, "run_view.h, cause.h, find_stalls.h, judge.h",
+    Folder("account", 5210, "run_view.h, cause.h, find_stalls.h, judge.h",
            "record/table.h hardware/gpu_health.h trace schedule plan dialects clock config/run_config.h",
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 4500, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",

@@ -176,11 +176,10 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   report.knobs = std::move(found.knobs);
   for (std::size_t i = 0; i < report.causes.size(); ++i) report.causes[i].without = found.causes[i];
   Evidence evidence{.links_known = typical.knows_links()};
-  const std::vector<Knob> knobs = knobs_of(what.config);
   for (const Cause cause : kEnumerators<Cause>) {
     const std::string_view settings = kCauses[cause].settings;
-    const auto unsaid = [&](const Knob& knob) { return !knob.sayable && knob.set.starts_with(settings); };
-    if (std::ranges::none_of(knobs, unsaid)) evidence.settings[cause] = settings;
+    const auto sets_it = [&](const std::string& knob) { return knob.starts_with(settings); };
+    if (std::ranges::none_of(found.unsaid, sets_it)) evidence.settings[cause] = settings;
   }
   for (const Counterfactual& knob : report.knobs) evidence.knobs.push_back({knob});
   advise(report.causes, evidence);

@@ -136,9 +136,13 @@ class Finder {
   Counterfactuals find(const std::vector<Asked>& causes) {
     std::vector<Question> questions;
     for (const Asked& asked : causes) questions.push_back(about(asked));
+    Counterfactuals result;
     const std::vector<Knob> knobs = knobs_of(typical_.training().config);
     for (const Knob& knob : knobs) {
-      if (!knob.sayable) continue;
+      if (!knob.sayable) {
+        result.unsaid.push_back(knob.set);
+        continue;
+      }
       Question question = rebuilt(knob.config);
       question.answer.cause = knob.cause;
       question.answer.set = knob.set;
@@ -148,7 +152,6 @@ class Finder {
     std::erase_if(questions, [&](const Question& q) { return !q.answer.set.empty() && q.answer.gain_ms <= noise_ms_; });
     if (!typical_.repeats()) find_intervals(questions);
 
-    Counterfactuals result;
     for (Question& question : questions) {
       Counterfactual& answer = question.answer;
       advise(answer);

@@ -64,6 +64,7 @@ struct Asked {
 struct Counterfactuals {
   std::vector<Counterfactual> causes;  ///< as asked
   std::vector<Counterfactual> knobs;   ///< that gain something, the most first
+  std::vector<std::string> unsaid;     ///< "key=value" of knobs that the preset's system has no word for
 };
 /// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out.
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms);
