@@ -131,11 +131,11 @@ std::vector<std::int64_t> numbers_in(std::string_view text) {
   return numbers;
 }
 
-std::int64_t number_behind(std::string_view key, std::string_view text, std::int64_t otherwise) {
-  std::size_t at = text.find(key);
-  if (at != text.npos) at = text.find_first_of("-0123456789", at + key.size());
-  if (at != text.npos) std::from_chars(text.data() + at, text.data() + text.size(), otherwise);
-  return otherwise;
+std::int64_t number_behind(std::string_view key, std::string_view text) {
+  std::int64_t number = -1;
+  const std::size_t at = text.find_first_of("-0123456789", std::min(text.find(key), text.size()) + key.size());
+  if (at != text.npos) std::from_chars(text.data() + at, text.data() + text.size(), number);
+  return number;
 }
 
 ReplicaGroups parse_groups(std::string_view text) {

@@ -16,8 +16,8 @@ namespace fsdpbench::foreign {
 inline bool mentions(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 /// The numbers in a text, whatever stands between them.
 std::vector<std::int64_t> numbers_in(std::string_view text);
-/// The first number behind `key`; `otherwise` if there is none.
-std::int64_t number_behind(std::string_view key, std::string_view text, std::int64_t otherwise = -1);
+/// The first number behind `key`; -1 if there is none.
+std::int64_t number_behind(std::string_view key, std::string_view text);
 
 /// Members of a collective: sets of devices, by their place in the program's mesh.
 struct ReplicaGroups {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "accept/collectives/collectives_json.h"
 #include "accept/collectives/collectives_options.h"
@@ -24,12 +25,14 @@ constexpr const char* kCollectivesService = "collectives";  // the command's nam
 
 /// Limit of nccl-tests' environment. Throws ConfigError where ignoring another variable would measure something else.
 std::optional<double> least_bus_bandwidth(const launch::Environment& environment) {
-  for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK", "NCCL_TESTS_DEVICE"}) {
-    if (environment(name) == nullptr) continue;
-    throw ConfigError(fmt::format("{} is '{}': {}; unset it.", name, environment(name),
-                                  std::string_view(name).ends_with("DEVICE")
-                                      ? "GPUs are chosen by CUDA_VISIBLE_DEVICES here"
-                                      : "ranks cannot be split into groups here"));
+  constexpr const char* kNoGroups = "ranks cannot be split into groups here";
+  constexpr std::pair<const char*, const char*> kRefused[]{
+      {"NCCL_TESTS_SPLIT", kNoGroups},
+      {"NCCL_TESTS_SPLIT_MASK", kNoGroups},
+      {"NCCL_TESTS_DEVICE", "GPUs are chosen by CUDA_VISIBLE_DEVICES here"}};
+  for (const auto& [name, why] : kRefused) {
+    if (const char* const given = environment(name))
+      throw ConfigError(fmt::format("{} is '{}': {}; unset it.", name, given, why));
   }
   const char* const text = environment("NCCL_TESTS_MIN_BW");
   if (text == nullptr || *text == '\0') return std::nullopt;
