@@ -24,7 +24,7 @@ std::vector<double> by_round(const std::vector<ArmRound>& rounds, const Value& v
 
 std::optional<double> ratio(double a, double b) { return b > 0 ? std::optional(a / b) : std::nullopt; }
 
-/// A figure that nothing is held against.
+/// Judgement of a figure that has no limit.
 Judgement unrated_rule(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
   Judgement j = of_samples(std::move(rule), std::move(figure), std::move(unit), std::move(samples));
   j.verdict = j.value.n > 0 ? Verdict::unrated : Verdict::inconclusive;

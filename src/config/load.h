@@ -19,9 +19,9 @@ inline constexpr const char* kTypicalProfile = "llama3-8b-emulated";
 /// `overrides` ("key=value", TOML values, bare strings accepted). An explicit key wins over a preset wherever it
 /// stands; the config.toml of a result names every key, and there only those that differ from its own preset are
 /// explicit. Types and ranges are checked here, key by key, and reported with file and line; rules about several keys
-/// are for validate(). Words of other systems are understood (config/nearest.h), and what an override makes meaningless
-/// gives way (give_way()); both are said in `notes`, if it is not null. A model file is trained
-/// as kTypicalProfile says. Throws ConfigError.
+/// are for validate(). Keys in the words of other systems are understood (config/nearest.h), and keys that an
+/// override makes meaningless are reset (give_way()); `notes`, unless it is null, gets a sentence on each. A model file
+/// is trained as kTypicalProfile says. Throws ConfigError.
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {},
                        std::vector<std::string>* notes = nullptr);
 
@@ -44,9 +44,9 @@ struct Layers {
 };
 
 /// Resets in `config`, which all layers made, what the profile sets and an override makes meaningless: the latency of a
-/// link that is turned off, emulation on a GPU, a mesh for other ranks or another strategy. A key that the command line
-/// sets itself never gives way: that is a contradiction, and validate() says so. Returns a note for each reason,
-/// with its keys, and one if the profile sets keys that a preset of the command line would have set.
+/// link that is turned off, emulation on a GPU, a mesh for other ranks or another strategy. A key of the command
+/// line itself is never reset: validate() refuses such a contradiction. Returns a note for each reason, with its keys,
+/// and one if the profile sets keys that a preset of the command line would have set.
 std::vector<std::string> give_way(RunConfig& config, const Layers& layers);
 
 }  // namespace fsdpbench::config

@@ -10,7 +10,7 @@
 
 namespace fsdpbench::app {
 
-/// Earlier results of one machine that measured the same: what later ones are held against.
+/// Earlier results of one machine and one measurement, with which a gate compares later results.
 struct Baseline {
   std::string name;
   std::vector<GatedResult> results;   ///< at least one

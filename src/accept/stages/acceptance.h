@@ -62,9 +62,9 @@ void write_acceptance(const std::filesystem::path& folder, const AcceptanceRepor
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
                 const std::vector<std::string>& command_line, ExitCode code);
 
-/// The text of `accept --plan`: stages with about how long they take, the floors that figures are held against, and the
-/// commands. Nothing is measured. Durations follow from the profile's references, and from assumed rates where it has
-/// none. `setup`: of the profile's run on `nodes` nodes; `profile`: as a person typed it.
+/// The text of `accept --plan`: the stages with their durations, the floors of all figures, and the commands. Nothing
+/// is measured. Durations follow from the profile's references, and from assumed rates where it has none. `setup`: of
+/// the profile's run on `nodes` nodes; `profile`: as a person typed it.
 std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, const engine::Setup& setup,
                             int nodes, const Patience& patience);
 

@@ -1,4 +1,4 @@
-// What is told of collectives: nccl-tests' table, JSON, and the file of slow-downs.
+// Output of collectives: nccl-tests' table, JSON, and the file of slow-downs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

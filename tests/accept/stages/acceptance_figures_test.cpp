@@ -1,4 +1,4 @@
-// What an acceptance makes of measurements, and what it writes.
+// Figures of an acceptance, from what its stages measured.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

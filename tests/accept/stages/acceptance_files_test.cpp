@@ -1,4 +1,4 @@
-// What an acceptance makes of measurements, and what it writes.
+// Files that an acceptance writes: Markdown, metrics, JUnit, lists of nodes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What an acceptance makes of measurements, and what it writes.
+// Verdicts of an acceptance, and the table that shows them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
