@@ -1,7 +1,6 @@
 #include "engine/byte_dataset.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
@@ -110,10 +109,6 @@ void ByteDataset::features(std::int64_t index, std::span<float> inputs, std::spa
   const auto scaled = [](std::uint8_t byte) { return static_cast<float>(byte) / 127.5F - 1.0F; };
   std::ranges::transform(bytes.first(inputs.size()), inputs.begin(), scaled);
   std::ranges::transform(bytes.last(targets.size()), targets.begin(), scaled);
-}
-
-std::optional<DataDigest> ByteDataset::digest() const {
-  return DataDigest{size(), XXH3_64bits(bytes_.data(), bytes_.size())};
 }
 
 }  // namespace fsdpbench::engine

@@ -255,19 +255,6 @@ ParameterShape::Run ParameterShape::run_of(std::int64_t element) const {
   return run;
 }
 
-std::vector<std::int64_t> ParameterShape::whole_shape() const {
-  std::vector<std::int64_t> whole = shape;
-  if (parts > 1) whole[split] *= parts;
-  return whole;
-}
-
-ParameterShape::InPart ParameterShape::in_part(std::int64_t element) const {
-  if (parts == 1) return {0, element, numel() - element};
-  const Run run = run_of(element / parts);
-  const std::int64_t within = element - run.first * parts, at = within % run.count;
-  return {static_cast<int>(within / run.count), run.first + at, run.count - at};
-}
-
 config::Model tensor_part(const config::Model& model, int tensor) {
   config::Model part = model;
   if (tensor == 1) return part;

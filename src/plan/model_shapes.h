@@ -53,7 +53,6 @@ struct ParameterShape {
   }
   /// Elements of all parts together.
   std::int64_t whole_numel() const { return numel() * parts; }
-  std::vector<std::int64_t> whole_shape() const;
   /// Rows that dim-0 sharding splits.
   std::int64_t rows() const { return shape.front(); }
   /// Elements [first, first + count) of a part lie side by side in the whole parameter, where those of all parts begin
@@ -70,14 +69,6 @@ struct ParameterShape {
     const Run run = run_of(element);
     return run.first * parts + part * run.count + element - run.first;
   }
-  /// Place of element `element` of the whole parameter: in part `part` as `element`, and `count` of its neighbours,
-  /// itself the first, beside it.
-  struct InPart {
-    int part = 0;
-    std::int64_t element = 0;
-    std::int64_t count = 0;
-  };
-  InPart in_part(std::int64_t element) const;
 };
 
 /// Modules in forward order, parameters in canonical order (the order of digests and checkpoints).

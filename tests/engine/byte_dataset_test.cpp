@@ -24,18 +24,6 @@ TEST(ByteDataset, ReadsAFile) {
   EXPECT_FALSE(data.truncated());
 }
 
-TEST(ByteDataset, IsKnownAgainByItsDigest) {
-  const TemporaryFolder folder;
-  const auto digest = [&](const std::string& content) {
-    return ByteDataset(folder.write("a.txt", content), 6).digest();
-  };
-  const std::optional<DataDigest> first = digest("abcdef");
-  ASSERT_TRUE(first);
-  EXPECT_EQ(first->bytes, 6);
-  EXPECT_EQ(digest("abcdef"), first);
-  EXPECT_NE(digest("abcdeg"), first);
-}
-
 TEST(ByteDataset, ReadsAFolderInTheOrderOfPathsWithoutBinaryHiddenAndBuiltFiles) {
   const TemporaryFolder folder;
   folder.write("b.txt", "B");

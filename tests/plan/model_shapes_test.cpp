@@ -89,17 +89,6 @@ std::vector<int> holders(const ParameterShape& part, std::int64_t whole) {
   return seen;
 }
 
-/// From the whole's element `at` to part `index` and back again, with as many neighbours as lie side by side on both
-/// sides.
-void leads_back(const ParameterShape& part, std::int64_t at, std::int64_t index) {
-  const ParameterShape::InPart found = part.in_part(at);
-  ASSERT_EQ(found.part, index);
-  ASSERT_EQ(part.in_whole(found.part, found.element), at);
-  ASSERT_EQ(part.in_whole(found.part, found.element + found.count - 1), at + found.count - 1);
-  const ParameterShape::Run run = part.run_of(found.element);
-  ASSERT_EQ(found.element + found.count, run.first + run.count);
-}
-
 TEST(ModelShapes, PartsOfLayersAreRowsOrColumns) {
   config::Model model;
   model.layers = 1;
@@ -126,9 +115,7 @@ TEST(ModelShapes, PartsOfLayersAreRowsOrColumns) {
       const auto at = static_cast<std::int64_t>(i);
       const std::int64_t index = columns ? at % width / part.shape[1] : at / width / part.shape[0];
       ASSERT_EQ(seen[i], index) << part.name << " " << i;
-      ASSERT_NO_FATAL_FAILURE(leads_back(part, at, index));
     }
-    EXPECT_EQ(part.whole_shape(), whole.parameters[p].shape) << part.name;
     EXPECT_EQ(part.whole_numel(), whole.parameters[p].numel()) << part.name;
   }
   EXPECT_EQ(parts.part_count(), (whole.parameter_count() - norms) / 2 + norms);
@@ -181,7 +168,6 @@ TEST(ModelShapes, JoinedProjectionsAreTheSeparateOnesOneAfterAnother) {
     const bool query = row < width;
     const std::int64_t index = query ? row / (width / 2) : (row - width) % (width / 2) / (width / 4);
     ASSERT_EQ(seen[static_cast<std::size_t>(at)], index) << row;
-    ASSERT_NO_FATAL_FAILURE(leads_back(part, at, index));
   }
 }
 

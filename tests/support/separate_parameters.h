@@ -28,7 +28,8 @@ inline std::vector<SeparateParameter> separate_parameters(const std::vector<Para
   std::vector<SeparateParameter> all;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterShape& parameter = parameters[i];
-    SeparateParameter one{parameter.name, parameter.whole_shape(), 0, static_cast<int>(i)};
+    SeparateParameter one{parameter.name, parameter.shape, 0, static_cast<int>(i)};
+    if (parameter.parts > 1) one.shape[static_cast<std::size_t>(parameter.split)] *= parameter.parts;
     if (parameter.joined.empty()) all.push_back(one);
     for (const JoinedRows& rows : parameter.joined) {
       one.name = rows.name;
