@@ -7,18 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "account/step_bound.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "config/fields.h"
 #include "config/nearest.h"
 #include "config/write.h"
 #include "plan/alike_units.h"
 #include "plan/communication.h"
 #include "record/json_fields.h"
 #include "record/table.h"
-#include "runs/cell.h"
-#include "runs/measure.h"
 #include "runs/result_fields.h"
 #include "runs/run_table.h"
 #include "schedule/prefetcher.h"
@@ -303,7 +299,6 @@ class OpChoice {
 /// Data of --format json.
 struct Explained {
   const engine::Setup* setup;
-  const Prediction* prediction;
   std::vector<schedule::WastedGather> wasted;
 };
 
@@ -354,99 +349,6 @@ std::string vocabulary_line(const config::RunConfig& config) {
 }
 
 }  // namespace
-
-Prediction predict(const engine::Setup& p, const GivenRates& given) {
-  config::RunConfig config = p.config;
-  if (config.device.backend == config::BackendKind::virtual_ && !config.simulate.cluster.empty()) {
-    if (given.tflops || given.link_gb_per_s || given.link_latency_us) {
-      throw ConfigError(fmt::format(
-          "--tflops and --link-… do not go with a cluster, whose file has them; leave them out, or --cluster {}.",
-          config.simulate.cluster));
-    }
-    try {
-      const Trial trial = measure(open_cell(config), {}, nullptr, {}, {});
-      return {.step = answer_of(*trial.metrics, 0), .cluster = config.simulate.cluster, .rates = {}, .why_none = {}};
-    } catch (const ConfigError& error) {
-      return {.step = {}, .cluster = {}, .rates = {}, .why_none = error.what()};
-    }
-  }
-  const auto give = [&](const char* option, const char* key, const std::optional<double>& value) {
-    const config::Field& field = *config::find_field(key);
-    if (!value || field.read(config, *value)) return;
-    throw ConfigError(fmt::format("{} {} is not valid; expected {}.", option, *value, field.valid));
-  };
-  give("--tflops", "emulate.compute_tflops", given.tflops);
-  give("--link-gb-per-s", "emulate.link_gb_per_s", given.link_gb_per_s);
-  give("--link-latency-us", "emulate.link_latency_us", given.link_latency_us);
-  const config::Emulate& at = config.emulate;
-  const bool offloads = p.host_memory.reserved > 0;
-  Prediction prediction;
-  if (!at.compute_tflops) {
-    prediction.why_none = "no rate of computation is known; --tflops (or emulate.compute_tflops) says one";
-  } else if (!at.link_gb_per_s && p.plan.mesh.ranks() > 1) {
-    prediction.why_none = "no bandwidth of a link is known; --link-gb-per-s (or emulate.link_gb_per_s) says one";
-  } else if (offloads && !at.pcie_gb_per_s) {
-    prediction.why_none = "no bandwidth of PCIe is known (fsdp.cpu_offload); emulate.pcie_gb_per_s says one";
-  }
-  if (!prediction.why_none.empty()) return prediction;
-  prediction.rates = {*at.compute_tflops * 1e12, {at.link_gb_per_s.value_or(0) * 1e9, at.link_latency_us * 1e-6}};
-  if (offloads) prediction.rates.pcie = *at.pcie();
-  clock::OpTimes times = clock::emulated_times(p, prediction.rates);
-  if (clock::too_long(times)) {
-    prediction.why_none = "at these rates its ops would take over 104 days";
-    return prediction;
-  }
-  const account::StepPrediction step = account::predict_step(p, std::move(times));
-  const auto ms = [](std::int64_t ns) { return Estimate{static_cast<double>(ns) / 1e6, {}}; };
-  StepAnswer& answer = prediction.step.emplace();
-  answer.step_ms = ms(step.step);
-  answer.compute_ms = ms(step.computation);
-  answer.comm_ms = ms(step.communication);
-  answer.exposed_comm_ms = ms(step.exposed_communication());
-  return prediction;
-}
-
-std::string prediction_text(const Prediction& prediction) {
-  if (!prediction.step) return fmt::format("Predicted step: none, because {}\n", prediction.why_none);
-  const clock::Rates& r = prediction.rates;
-  Table table = answer_table({.title = "Predicted step", .columns = {{"", *prediction.step}}});
-  table.header.clear();  // of one column
-  if (!prediction.cluster.empty()) {
-    return format_table(table) + fmt::format("by the measured rates of {}\n", prediction.cluster);
-  }
-  std::string text = format_table(table) +
-                     fmt::format("modelled op times: matrix products at {:.4g} TFLOP/s", r.flops_per_second / 1e12);
-  if (prediction.step->comm_ms->value > 0) {
-    text += fmt::format(
-        ", a collective of\nn ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times",
-        r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9);
-  }
-  if (r.pcie.bytes_per_second > 0) {
-    text += fmt::format(
-        ";\nexposed with copies over PCIe at {:.4g} us + {:.4g} GB/s each direction, the host's update in no time",
-        r.pcie.latency_seconds * 1e6, r.pcie.bytes_per_second / 1e9);
-  }
-  return text + "\n";
-}
-
-template <>
-Fields<Prediction> declared<Prediction>() {
-  using P = Prediction;
-  // clang-format off
-  const auto rates = when([](const P& p) { return p.step && p.cluster.empty(); });
-  const auto links = when([](const P& p) { return p.step && p.cluster.empty() && p.step->comm_ms->value > 0; });
-  const auto copies = when([](const P& p) { return p.rates.pcie.bytes_per_second > 0 && p.step; });
-  return {"StepPrediction", "The step of a configuration that nobody has run.", "app/explain_report.h", {
-      {"reason", &P::why_none, "", "why there is none", if_any},
-      spread(&P::step),
-      {"cluster", &P::cluster, "", "whose measured rates the ops have", if_any},
-      {"tflops", [](const P& p) { return p.rates.flops_per_second / 1e12; }, "TFLOP/s", "of a rank", rates},
-      {"link_gb_per_s", [](const P& p) { return p.rates.link.bytes_per_second / 1e9; }, "GB/s", "of a rank's link", links},
-      {"link_latency_us", [](const P& p) { return p.rates.link.latency_seconds * 1e6; }, "us", "of a hop", links},
-      {"pcie_gb_per_s", [](const P& p) { return p.rates.pcie.bytes_per_second / 1e9; }, "GB/s", "each direction", copies},
-      {"pcie_latency_us", [](const P& p) { return p.rates.pcie.latency_seconds * 1e6; }, "us", "of a copy", copies}}};
-  // clang-format on
-}
 
 // clang-format off
 template <>
@@ -571,7 +473,6 @@ Fields<Explained> declared() {
       {"total", via(sent, &V::total), "B", "all of it"},
       {"data_parallel", [](const E& e) { return plan::data_parallel_volume(e.setup->plan, e.setup->config); }, "B", "what data parallelism would send"},
     }}},
-    {"prediction", &E::prediction, "", "the step, predicted"},
     {"wasted_gathers", [](const E& e) { return each_of(*e.setup, e.wasted); }, "", "all-gathers that are wasted"},
     {"schedule", {"Schedule", "The steady step.", "schedule/build_schedules.h", {
       {"collectives", [](const E& e) { return schedule::collective_order(e.setup->plan, e.setup->schedules.steady()); }, "", "order of collectives"},
@@ -582,13 +483,12 @@ Fields<Explained> declared() {
 }
 // clang-format on
 
-std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
+std::string explain_text(const engine::Setup& p) {
   std::string text = explained_headline(p) + "\n";
   text += units_table(p.plan) + "\n";
   text += memory_table(p) + "\n";
   text += communication_table(p) + "\n";
   if (p.plan.mesh.tensor > 1) text += groups_table(p.plan) + "\n";
-  text += prediction_text(prediction) + "\n";
   text += "Collectives, steady state (* prefetched in backward, | between forward and backward)\n  " +
           short_order(schedule::collective_order(p.plan, p.schedules.steady())) + "\n\n";
   if (p.plan.mesh.tensor > 1) {
@@ -599,7 +499,7 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
   return text + "More: --schedule, --schedule=LAYER, --format json\n";
 }
 
-std::string explain_summary(const engine::Setup& p, const Prediction& prediction) {
+std::string explain_summary(const engine::Setup& p) {
   const PoolStatistics& peak = p.memory;
   const plan::MemoryEstimate with = plan::memory_with_fsdp(p.plan, p.config);
   const plan::MemoryEstimate without = plan::memory_without_fsdp(p.plan, p.config);
@@ -621,8 +521,7 @@ std::string explain_summary(const engine::Setup& p, const Prediction& prediction
                             ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)
                             : "a rank and step"});
   const std::string wasted = wasted_lines(p) + vocabulary_line(p.config);
-  return explained_headline(p) + "\n" + format_table(table) + (wasted.empty() ? "" : "\n" + wasted) + "\n" +
-         prediction_text(prediction);
+  return explained_headline(p) + "\n" + format_table(table) + (wasted.empty() ? "" : "\n" + wasted);
 }
 
 std::string schedule_text(const engine::Setup& p, const std::string& which) {
@@ -640,8 +539,8 @@ std::string schedule_text(const engine::Setup& p, const std::string& which) {
   return text;
 }
 
-nlohmann::json explain_json(const engine::Setup& p, const Prediction& prediction) {
-  return fields<Explained>().write({&p, &prediction, schedule::wasted_gathers(p.plan, p.schedules.steady())});
+nlohmann::json explain_json(const engine::Setup& p) {
+  return fields<Explained>().write({&p, schedule::wasted_gathers(p.plan, p.schedules.steady())});
 }
 
 const ObjectFacts& explain_file_facts() { return fields<Explained>().facts(); }
