@@ -305,8 +305,6 @@ struct Explained {
 // Parts of a plan know the whole by which they are named.
 using PlannedUnit = std::pair<const plan::Plan*, const plan::Unit*>;
 using PlannedParameter = std::pair<const plan::ParameterShape*, bool>;  // whether it is replicated
-using ScheduledOp = std::pair<const engine::Setup*, const schedule::Op*>;
-using ScheduledBuffer = std::pair<const engine::Setup*, schedule::BufferId>;
 using ExplainedWaste = std::pair<const engine::Setup*, const schedule::WastedGather*>;
 
 std::vector<PlannedParameter> parameters_of(const PlannedUnit& u) {
@@ -317,19 +315,6 @@ std::vector<PlannedParameter> parameters_of(const PlannedUnit& u) {
     }
   }
   return all;
-}
-auto buffers(std::vector<schedule::BufferId> schedule::Op::*list) {
-  return [list](const ScheduledOp& op) {
-    std::vector<ScheduledBuffer> all;
-    for (const schedule::BufferId id : op.second->*list) all.emplace_back(op.first, id);
-    return all;
-  };
-}
-const schedule::Buffer& buffer_of(const ScheduledBuffer& b) { return b.first->schedules.steady().buffers[b.second]; }
-std::vector<int> waits_of(const schedule::Op& op) {
-  std::vector<int> events;
-  for (const schedule::Wait& wait : op.waits) events.push_back(wait.event);
-  return events;
 }
 std::string label_of(const engine::Setup& p, int unit) { return unit < 0 ? "" : p.plan.units[unit].label(); }
 auto words(std::string WastedAlike::*what) {
@@ -390,46 +375,12 @@ Fields<plan::MemoryEstimate> declared() {
 }
 
 template <>
-Fields<ScheduledBuffer> declared() {
-  using B = schedule::Buffer;
-  return {"ScheduledBuffer", "A buffer that an op allocates or frees.", "schedule/buffer.h", {
-    {"buffer", &ScheduledBuffer::second, "", "its number"},
-    {"role", via(buffer_of, &B::role), "", "what it holds"},
-    {"bytes", via(buffer_of, &B::bytes), "B", "its size"},
-    {"category", via(buffer_of, &B::category), "", "category that it is counted in"},
-  }};
-}
-
-template <>
-Fields<ScheduledOp> declared() {
-  using S = ScheduledOp;
-  using O = schedule::Op;
-  const auto sends = via(&S::second, &O::is_collective);
-  return {"ScheduledOp", "An op of the steady step.", "schedule/op.h", {
-    {"kind", via(&S::second, &O::kind), "", "what it does"},
-    {"phase", via(&S::second, &O::phase), "", "phase of the step"},
-    {"micro", via(&S::second, &O::micro), "", "microbatch"},
-    {"name", [](const S& s) { return schedule::op_name(s.first->plan, *s.second); }, "", "as traces name it"},
-    {"waits", via(&S::second, waits_of), "", "events that it waits for"},
-    {"lane", [](const S& s) { return s.second->is_host() ? "host" : std::string(to_string(s.second->lane)); }, "", "where it runs"},
-    {"unit", [](const S& s) { return label_of(*s.first, s.second->unit); }, "", "label of its unit", if_any},
-    {"records", via(&S::second, &O::record), "", "event that it records", if_known},
-    {"prefetch", via(&S::second, &O::prefetch), "", "part of a gather that is issued before it is needed", if_any},
-    {"group", via(&S::second, &O::group), "", "group that communicates", when(sends)},
-    {"count", via(&S::second, &O::collective, &schedule::Collective::count), "", "elements of a collective", when(sends)},
-    {"dtype", via(&S::second, &O::collective, &schedule::Collective::dtype), "", "type of an element", when(sends)},
-    {"allocates", buffers(&O::allocates), "", "buffers that it allocates", if_any},
-    {"frees", buffers(&O::frees), "", "buffers that it frees", if_any},
-  }};
-}
-
-template <>
 Fields<ExplainedWaste> declared() {
   using W = schedule::WastedGather;
   return {"WastedGather", "An all-gather that nobody uses, or that brings what was there.", "schedule/wasted_gathers.h", {
     {"waste", via(&ExplainedWaste::second, &W::waste), "", "`never_used`, `used_once` or `freed_early`"},
     {"unit", [](const ExplainedWaste& w) { return label_of(*w.first, w.second->unit); }, "", "label of its unit"},
-    {"op", via(&ExplainedWaste::second, &W::op), "", "its place among the ops"},
+    {"op", via(&ExplainedWaste::second, &W::op), "", "its place in `--schedule`"},
     {"other_op", via(&ExplainedWaste::second, &W::other), "", "place of the other gather of the same", if_known},
     {"bytes", via(&ExplainedWaste::second, &W::bytes), "B", "that a rank sends for it"},
     {"why", words(&WastedAlike::why), "", "the rule that wastes it"},
@@ -477,7 +428,6 @@ Fields<Explained> declared() {
     {"schedule", {"Schedule", "The steady step.", "schedule/build_schedules.h", {
       {"collectives", [](const E& e) { return schedule::collective_order(e.setup->plan, e.setup->schedules.steady()); }, "", "order of collectives"},
       {"issue", [](const E& e) { return schedule::issue_order(e.setup->plan, e.setup->schedules.steady()); }, "", "order of issue"},
-      {"ops", [](const E& e) { return each_of(*e.setup, e.setup->schedules.steady().ops); }, "", "ops in the order of issue"},
     }}},
   }};
 }

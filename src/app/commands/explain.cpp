@@ -77,7 +77,7 @@ execute.
 Formats
   table        plan, memory with and without FSDP, communication against data parallel
   summary      one screen of it
-  json         everything for programs, the schedule op by op
+  json         everything for programs, but the schedule op by op
   collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …;
                AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward; ARnorm: of
                the gradient norm
