@@ -125,7 +125,7 @@ std::vector<Field> make_fields() {
   model("ffn_width", &Model::ffn_width, integer(1, 1 << 22), "decoder: inner width of the feed-forward, or of each expert");
   model("vocab", &Model::vocab, integer(2, 1 << 24), "decoder: tokens; 256 or more, since the data are bytes");
   model("tied_head", &Model::tied_head, boolean(), "decoder: the output head shares the embedding's weight");
-  model("fused_projections", &Model::fused_projections, boolean(), "decoder: queries, keys and values are one parameter and one matrix product, gate and up another (Phi-3, Megatron, vLLM)");
+  model("fused_projections", &Model::fused_projections, boolean(), "decoder: queries, keys and values are one parameter and one matrix product, gate and up another (Phi-3, Megatron, vLLM); simulated only");
   model("rope_theta", &Model::rope_theta, number(1e-3, 1e12), "decoder: base of the rotary embedding");
   model("norm_epsilon", &Model::norm_epsilon, number(kLeastFloat, 1), "decoder: epsilon of the norms");
   model("in_features", &Model::in_features, integer(1, 1 << 20), "mlp: inputs per sample");

@@ -33,6 +33,7 @@ std::string_view key_without_kernels(const config::Model& model) {
   if (model.attention_sinks) return "model.attention_sinks";
   if (model.attention_window > 0) return "model.attention_window";
   if (model.experts > 0) return "model.experts";
+  if (model.fused_projections) return "model.fused_projections";
   if (model.freezes()) return model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
   return {};
 }

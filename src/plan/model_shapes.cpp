@@ -31,19 +31,6 @@ class Shapes {
     owner.parameters.push_back(index);
     return index;
   }
-  /// One that has the rows of all `joined`, which are named and counted as if they were parameters. Its own number is
-  /// that of the first.
-  void add_joined(int module, const std::string& name, std::vector<std::int64_t> shape, Initialization initialization,
-                  std::vector<JoinedRows> joined) {
-    const int first = number_;
-    const int index = add_parameter(module, name, std::move(shape), initialization);
-    number_ = first;
-    for (JoinedRows& rows : joined) {
-      rows.name = result_.modules[module].name + "." + rows.name;
-      rows.number = number_++;
-    }
-    result_.parameters[index].joined = std::move(joined);
-  }
   void share_parameter(int module, int parameter) { result_.modules[module].parameters.push_back(parameter); }
   int parameter_count() const { return static_cast<int>(result_.parameters.size()); }
   /// Adapters beside the matrix `name`. Their numbers are apart: those of all others are what they are without.
@@ -112,20 +99,10 @@ class DecoderShapes {
     add(name, std::move(shape), Initialization::normal, deviation);
     if (m_.bias) add(name + "_bias", std::move(bias), Initialization::zeros);
   }
-  /// Maps from the residual stream, with biases if there are any, as one.
-  void joined(const std::string& name, const std::vector<JoinedRows>& maps) {
-    std::int64_t rows = 0;
-    for (const JoinedRows& map : maps) rows += map.rows;
-    shapes_.add_joined(module_, name, {rows, m_.width}, Initialization::normal, maps);
-    if (!m_.bias) return;
-    std::vector<JoinedRows> biases = maps;
-    for (JoinedRows& bias : biases) bias.name += "_bias";
-    shapes_.add_joined(module_, name + "_bias", {rows}, Initialization::zeros, std::move(biases));
-  }
   void attention() {
     const std::int64_t queries = m_.heads * m_.head_size(), keys = m_.kv_heads * m_.head_size();
     if (m_.fused_projections) {
-      joined("wqkv", {{"wq", queries}, {"wk", keys}, {"wv", keys}});
+      linear("wqkv", {queries + 2 * keys, m_.width});
     } else {
       linear("wq", {queries, m_.width});
       linear("wk", {keys, m_.width});
@@ -145,10 +122,8 @@ class DecoderShapes {
     if (m_.experts > 0) linear("router", {m_.experts, m_.width});
     const int first = shapes_.parameter_count();
     const bool gated = m_.feed_forward == config::FeedForward::gated;
-    if (gated && m_.fused_projections && m_.experts > 0) {
+    if (gated && m_.fused_projections) {
       linear("w_gate_up", shape(2 * m_.ffn_width, m_.width));
-    } else if (gated && m_.fused_projections) {
-      joined("w_gate_up", {{"w_gate", m_.ffn_width}, {"w_up", m_.ffn_width}});
     } else {
       if (gated) linear("w_gate", shape(m_.ffn_width, m_.width));
       linear("w_up", shape(m_.ffn_width, m_.width));
@@ -161,7 +136,7 @@ class DecoderShapes {
     const std::int64_t inner = m_.shared_width();
     const bool gated = m_.feed_forward == config::FeedForward::gated;
     if (gated && m_.fused_projections) {
-      joined("shared_gate_up", {{"shared_gate", inner}, {"shared_up", inner}});
+      linear("shared_gate_up", {2 * inner, m_.width});
     } else {
       if (gated) linear("shared_gate", {inner, m_.width});
       linear("shared_up", {inner, m_.width});
@@ -241,18 +216,9 @@ std::int64_t ModelShapes::part_count() const {
 }
 
 ParameterShape::Run ParameterShape::run_of(std::int64_t element) const {
-  if (joined.empty()) {
-    std::int64_t n = 1;
-    for (std::size_t d = split; d < shape.size(); ++d) n *= shape[d];
-    return {element / n * n, n};
-  }
-  const std::int64_t of_row = numel() / rows();
-  Run run;
-  for (const JoinedRows& one : joined) {
-    run = {run.first + run.count, one.rows * of_row};
-    if (element < run.first + run.count) break;
-  }
-  return run;
+  std::int64_t n = 1;
+  for (std::size_t d = split; d < shape.size(); ++d) n *= shape[d];
+  return {element / n * n, n};
 }
 
 config::Model tensor_part(const config::Model& model, int tensor) {

@@ -22,13 +22,6 @@ struct ModuleShape {
 /// Initial values of a parameter; see model/initialize.h.
 enum class Initialization : std::uint8_t { ones, zeros, normal };
 
-/// Rows of a parameter that joins several: those that are a parameter of their own where projections are separate.
-struct JoinedRows {
-  std::string name;       ///< "blocks.3.wk"
-  std::int64_t rows = 0;  ///< of a tensor rank's part
-  int number = 0;         ///< as ParameterShape::number
-};
-
 struct ParameterShape {
   std::string name;                 ///< "blocks.3.attention.wq"
   std::vector<std::int64_t> shape;  ///< row-major; linear weights are [out, in] as in PyTorch. Of a tensor rank's part
@@ -37,10 +30,7 @@ struct ParameterShape {
   float deviation = 0.02F;  ///< of `normal`
   int parts = 1;            ///< ranks that split it, along dimension `split`; 1: each has all of it
   int split = 0;
-  int number = 0;  ///< its canonical index where projections are separate: what its initial values are drawn by
-  /// model.fused_projections: whose rows these are, one after another. If ranks split the parameter, each has its
-  /// rows of each of them. Empty: nothing is joined here.
-  std::vector<JoinedRows> joined{};
+  int number = 0;           ///< its canonical index but for adapters: what its initial values are drawn by
   bool of_experts = false;  ///< dimension 0 counts the experts of a block
   bool adapter = false;     ///< of model.lora_rank
   bool frozen = false;      ///< has no gradient
@@ -94,7 +84,7 @@ struct ModelShapes {
 /// learned table of positions [P, D] is the embedding's second parameter.
 ///
 /// With model.fused_projections wqkv [(H + 2 K)*hd, D] is in the place of wq, wk and wv, and w_gate_up [2 F, D] in that
-/// of w_gate and w_up: their rows one after another (of experts, each expert's). Initial values are theirs.
+/// of w_gate and w_up: their rows one after another (of experts, each expert's).
 ///
 /// With model.lora_rank = r a block has two adapters behind all else for each of its products, in their order: down [r,
 /// in], normal, and up [out, r], zero: at first nothing is added.

@@ -139,8 +139,6 @@ TEST(Checkpoint, EveryMeshGoesOnToTheSameBits) {
     c.train.warmup = 0;
     if (mesh.replicate > 1) c.fsdp.strategy = Strategy::hybrid_shard;
     expect_the_same_bits(c);
-    c.model.fused_projections = true;
-    expect_the_same_bits(c);
   }
 }
 

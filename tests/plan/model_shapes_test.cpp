@@ -7,7 +7,6 @@
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
-#include "support/separate_parameters.h"
 
 namespace fsdpbench::plan {
 namespace {
@@ -121,7 +120,6 @@ TEST(ModelShapes, PartsOfLayersAreRowsOrColumns) {
   EXPECT_EQ(parts.part_count(), (whole.parameter_count() - norms) / 2 + norms);
 }
 
-/// Whose rows are where, in the whole and in parts: as if the separate parameters lay one after another.
 TEST(ModelShapes, JoinedProjectionsAreTheSeparateOnesOneAfterAnother) {
   config::Model model;
   model.layers = 2;
@@ -136,39 +134,6 @@ TEST(ModelShapes, JoinedProjectionsAreTheSeparateOnesOneAfterAnother) {
                                  "blocks.0.w_gate_up", "blocks.0.w_down"));
   EXPECT_THAT(joined.parameters[2].shape, ElementsAre(model.width * 2, model.width));  // 4 heads, 2 for keys
   EXPECT_THAT(joined.parameters[5].shape, ElementsAre(2 * model.ffn_width, model.width));
-  // Each keeps the number that its initial values are drawn by.
-  std::vector<int> numbers;
-  for (const ParameterShape& p : joined.parameters) {
-    if (p.joined.empty()) numbers.push_back(p.number);
-    for (const JoinedRows& rows : p.joined) numbers.push_back(rows.number);
-  }
-  for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], static_cast<int>(i));
-  for (const int tensor : {1, 2}) {
-    const ModelShapes parts = model_shapes(model, tensor);
-    const auto separate = separate_parameters(parts.parameters);
-    ASSERT_EQ(separate.size(), apart.parameters.size());
-    for (std::size_t i = 0; i < separate.size(); ++i) {
-      EXPECT_EQ(separate[i].name, apart.parameters[i].name);
-      EXPECT_EQ(separate[i].shape, apart.parameters[i].shape);
-      EXPECT_EQ(separate[i].numel(), apart.parameters[i].numel());
-    }
-    EXPECT_EQ(separate[2].first, 0);
-    EXPECT_EQ(separate[3].first, apart.parameters[2].numel());
-    EXPECT_EQ(separate[4].first, apart.parameters[2].numel() + apart.parameters[3].numel());
-    EXPECT_EQ(separate[4].parameter, 2);
-  }
-  // Each of two ranks has its half of the rows of each.
-  const ParameterShape part = model_shapes(model, 2).parameters[2];
-  const std::int64_t width = model.width, whole = part.whole_numel();
-  EXPECT_EQ(part.split, 0);
-  EXPECT_EQ(part.parts, 2);
-  const std::vector<int> seen = holders(part, whole);
-  for (std::int64_t at = 0; at < whole; ++at) {
-    const std::int64_t row = at / width;
-    const bool query = row < width;
-    const std::int64_t index = query ? row / (width / 2) : (row - width) % (width / 2) / (width / 4);
-    ASSERT_EQ(seen[static_cast<std::size_t>(at)], index) << row;
-  }
 }
 
 TEST(ModelShapes, ExpertsAreTheRowsThatShardingSplits) {
