@@ -85,10 +85,7 @@ void ByteDataset::append_file(const fs::path& file) {
   }
   text.resize(stream.gcount());
   if (text.empty() || text.find('\0') != std::string::npos) return;
-  if (text.size() > room) {
-    truncated_ = true;
-    text.resize(room);
-  }
+  if (text.size() > room) text.resize(room);
   files_ += 1;
   bytes_ += text;
 }

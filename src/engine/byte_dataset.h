@@ -40,8 +40,6 @@ class ByteDataset : public BatchSource {
   /// Bytes of all files together, and how many files they are.
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
   std::int64_t files() const { return files_; }
-  /// There was more than kMostBytes.
-  bool truncated() const { return truncated_; }
 
   /// `length` consecutive bytes from a place that depends on `index` alone, spread evenly over the text.
   /// 0 < length <= size(). Valid as long as the dataset.
@@ -55,7 +53,6 @@ class ByteDataset : public BatchSource {
 
   std::string bytes_;
   std::int64_t files_ = 0;
-  bool truncated_ = false;
 };
 
 }  // namespace fsdpbench::engine

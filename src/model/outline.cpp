@@ -198,7 +198,7 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   if (shared_width > 0) {
     take_shared(backward);
     backward.take(tensor(shared_width));
-    if (!(apart && experts_.overlap == config::ExpertOverlap::both)) backward.rewind(behind_weights);
+    backward.rewind(behind_weights);
   }
   take_expanded(backward);
   backward.take(inner);

@@ -21,7 +21,6 @@ TEST(ByteDataset, ReadsAFile) {
   EXPECT_EQ(data.size(), 6);
   EXPECT_EQ(data.files(), 1);
   EXPECT_EQ(as_text(data.sample(0, 6)), "abcdef");
-  EXPECT_FALSE(data.truncated());
 }
 
 TEST(ByteDataset, ReadsAFolderInTheOrderOfPathsWithoutBinaryHiddenAndBuiltFiles) {
