@@ -60,27 +60,7 @@ std::string units_table(const plan::Plan& plan) {
 /// Decimal units, as papers use them; format_bytes() is for what was counted.
 std::string decimal_bytes(double bytes) { return shown(bytes / 1e3, "KB"); }
 
-double states(const plan::MemoryEstimate& e) { return e.parameters + e.optimizer + e.gradients; }
-
 std::string memory_table(const engine::Setup& p) {
-  const plan::MemoryEstimate with = plan::memory_with_fsdp(p.plan, p.config);
-  const plan::MemoryEstimate without = plan::memory_without_fsdp(p.plan, p.config);
-  Table table;
-  table.title = "Memory a device, closed form (1 GB = 1e9 bytes): states, one unit in flight, no activations";
-  table.header = {"", "with FSDP", "without"};
-  const auto row = [&](const std::string& name, double a, double b) {
-    table.rows.push_back({name, decimal_bytes(a), decimal_bytes(b)});
-  };
-  const std::string in = fmt::format("({})", to_string(p.plan.state_dtype));
-  row("parameters " + in, with.parameters, without.parameters);
-  row("optimizer", with.optimizer, without.optimizer);
-  row("gradients " + in, with.gradients, without.gradients);
-  row("  states together", states(with), states(without));
-  row("gathered parameters", with.gathered_units, without.gathered_units);
-  row("unsharded gradients", with.gradient_units, without.gradient_units);
-  row("sum", with.total(), without.total());
-  std::string text = format_table(table);
-
   const PoolStatistics& exact = p.memory;
   Table walk;
   walk.title = "Peak of the pool, exact: this schedule's allocations, activations included";
@@ -91,7 +71,7 @@ std::string memory_table(const engine::Setup& p) {
   for (MemoryCategory c : kMemoryCategories) counted(to_string(c), exact.peak_occupied[index_of(c)]);
   counted("reserved", exact.reserved);
   if (p.host_memory.peak_occupied_total > 0) counted("pinned host memory", p.host_memory.peak_occupied_total);
-  return text + "\n" + format_table(walk) +
+  return format_table(walk) +
          "each category's own peak; they come at different times, so their sum may exceed the total\n";
 }
 
@@ -362,19 +342,6 @@ Fields<PlannedUnit> declared() {
 }
 
 template <>
-Fields<plan::MemoryEstimate> declared() {
-  using E = plan::MemoryEstimate;
-  return {"MemoryEstimate", "Memory of a device in closed form, without activations.", "plan/communication.h", {
-    {"parameters", &E::parameters, "B", "masters, in fsdp.state_dtype"},
-    {"optimizer", &E::optimizer, "B", "moments"},
-    {"gradients", &E::gradients, "B", "gradients of what the device owns, in fsdp.state_dtype"},
-    {"gathered_units", &E::gathered_units, "B", "unsharded parameters in flight"},
-    {"gradient_units", &E::gradient_units, "B", "unsharded gradients in flight"},
-    {"total", &E::total, "B", "all of it"},
-  }};
-}
-
-template <>
 Fields<ExplainedWaste> declared() {
   using W = schedule::WastedGather;
   return {"WastedGather", "An all-gather that nobody uses, or that brings what was there.", "schedule/wasted_gathers.h", {
@@ -412,8 +379,6 @@ Fields<Explained> declared() {
         spread(via(&E::setup, &S::memory)),
         {"reserved", via(&E::setup, &S::memory, &PoolStatistics::reserved), "B", "memory that the pool reserves"},
       }}},
-      {"with_fsdp", [](const E& e) { return plan::memory_with_fsdp(e.setup->plan, e.setup->config); }, "", "closed form, with FSDP"},
-      {"without_fsdp", [](const E& e) { return plan::memory_without_fsdp(e.setup->plan, e.setup->config); }, "", "closed form, without FSDP"},
       {"host_peak_bytes", host_peak, "B", "peak of pinned host memory", if_any},
     }}},
     {"communication", {"PlannedCommunication", "Bytes that a rank sends in a step.", "plan/communication.h", {
@@ -451,8 +416,6 @@ std::string explain_text(const engine::Setup& p) {
 
 std::string explain_summary(const engine::Setup& p) {
   const PoolStatistics& peak = p.memory;
-  const plan::MemoryEstimate with = plan::memory_with_fsdp(p.plan, p.config);
-  const plan::MemoryEstimate without = plan::memory_without_fsdp(p.plan, p.config);
   const plan::CommunicationVolume v = volume(p);
   const double parallel = plan::data_parallel_volume(p.plan, p.config);
   Table table;
@@ -465,7 +428,6 @@ std::string explain_summary(const engine::Setup& p) {
   if (p.host_memory.peak_occupied_total > 0) {
     table.rows.push_back({"pinned host memory", format_bytes(p.host_memory.peak_occupied_total), "a rank, exact"});
   }
-  table.rows.push_back({"states", decimal_bytes(states(with)), decimal_bytes(states(without)) + " without FSDP"});
   table.rows.push_back({"bytes sent", decimal_bytes(v.total()),
                         parallel > 0
                             ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)

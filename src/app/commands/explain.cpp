@@ -75,7 +75,7 @@ constexpr const char* kExplainHelp =
 execute.
 
 Formats
-  table        plan, memory with and without FSDP, communication against data parallel
+  table        plan, memory, communication against data parallel
   summary      one screen of it
   json         everything for programs, but the schedule op by op
   collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …;
