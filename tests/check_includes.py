@@ -102,7 +102,7 @@ FOLDERS = [
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),
     Folder("app", 1310, "main.cpp, command_line.cpp",
-           "record config launch hardware trace plan schedule backend clock account engine runs tune app/commands",
+           "record config config/words launch hardware trace plan schedule backend clock account engine runs tune app/commands",
            "the program: the command line, and what single commands say"),
 ]
 

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "config/nearest.h"
+#include "config/words/words.h"
 #include "config/write.h"
 #include "plan/alike_units.h"
 #include "plan/communication.h"
@@ -150,62 +151,50 @@ struct WastedAlike {
   bool is_like(const WastedAlike& other) const { return what == other.what && why == other.why; }
 };
 
+/// A remedy in this program's keys, and in the words of the preset's system where it has some.
+std::string remedy(const engine::Setup& p, std::string dialects::Remedies::*what) {
+  const dialects::Words* const system = dialects::words_of_preset(p.config.fsdp.preset);
+  const std::string theirs = system != nullptr && system->remedies ? (*system->remedies).*what : "";
+  return (*dialects::words_of("fsdpbench").remedies).*what + (theirs.empty() ? "" : fmt::format("; there {}", theirs));
+}
+
 WastedAlike wasted_words(const engine::Setup& p, const schedule::WastedGather& wasted) {
+  using R = dialects::Remedies;
+  const config::Fsdp& fsdp = p.config.fsdp;
   const schedule::Op& op = p.schedules.steady().ops[wasted.op];
   const plan::Unit& unit = p.plan.units[wasted.unit];
-  WastedAlike words;
-  words.units = {wasted.unit};
-  words.gathers = 1;
-  words.bytes = wasted.bytes;
-  const bool after_recomputation =
-      unit.is_experts() && p.config.fsdp.recompute_frees && op.phase == schedule::Phase::backward;
-  const char* const kNewerPyTorch =
-      "fsdp.recompute_frees = false; PyTorch: a version that has pytorch#164009, whose hook after forward does nothing "
-      "in a backward";
-  words.what = schedule::words_of(wasted.waste);
-  if (wasted.waste == schedule::Waste::freed_early) {
-    if (after_recomputation) {
-      words.why = "a recomputation frees the experts, although their backward follows";
-      words.remedy = kNewerPyTorch;
-      return words;
-    }
-    const bool next_micro = op.phase == schedule::Phase::forward;
-    const bool automatic = p.config.fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::automatic;
-    words.why = next_micro ? schedule::why_wasted::kFreedBetweenMicrobatches : schedule::why_wasted::kFreedAfterForward;
-    const bool fsdp1 = p.config.fsdp.gradients_after_views;
-    if (next_micro) {
-      words.remedy = "fsdp.reshard_after_backward = false keeps every unit between microbatches";
-      if (!fsdp1) {
-        words.remedy +=
-            "; PyTorch: set_reshard_after_backward(False, recurse=False) on this module until the last microbatch";
-      }
-    } else {
-      words.remedy = automatic ? "fsdp.strategy = \"shard_grad_op\" keeps every unit"
-                               : "fsdp.reshard_after_forward = \"auto\" keeps the root";
-      if (!fsdp1) words.remedy += "; PyTorch: reshard_after_forward=False for this module alone";
-    }
-    return words;
-  }
   const std::vector<int>& modules = unit.members.modules;
-  const bool no_backward = !modules.empty() && modules.back() < p.plan.shapes.first_trained();
-  if (after_recomputation) {
-    words.why = "a recomputation counts as a use, so that the block before prefetches experts whose backward is over";
-    words.remedy = kNewerPyTorch;
-  } else if (no_backward && op.phase == schedule::Phase::backward) {
-    words.why = "backward prefetch goes by the order of forward and gathers units below the first one that trains";
-    words.remedy =
-        "fsdp.backward_prefetch = \"none\", which gathers the others late, too; PyTorch: on the first module that "
-        "trains, set_modules_to_backward_prefetch with a list of that module alone";
-  } else if (p.config.fsdp.checkpoint_reentrant && op.phase == schedule::Phase::backward) {
-    words.why = schedule::why_wasted::kReentrant;
-    words.remedy =
-        "fsdp.checkpoint_reentrant = false (PyTorch: use_reentrant=False), or fsdp.forward_prefetch = \"implicit\" "
-        "(no set_modules_to_forward_prefetch)";
-  } else {
-    words.why = "a prefetch brings it before its turn, and it is dropped unused";
-    words.remedy = "prefetch fewer units ahead (fsdp.forward_prefetch, fsdp.backward_prefetch)";
+  const bool backward = op.phase == schedule::Phase::backward, early = wasted.waste == schedule::Waste::freed_early;
+  const auto said = [&](std::string_view why, std::string remedy) {
+    return WastedAlike{std::string(schedule::words_of(wasted.waste)),
+                       std::string(why),
+                       std::move(remedy),
+                       {wasted.unit},
+                       1,
+                       wasted.bytes};
+  };
+  if (unit.is_experts() && fsdp.recompute_frees && backward) {
+    return said(early ? "a recomputation frees the experts, although their backward follows"
+                      : "a recomputation counts as a use, so that the block before prefetches experts whose backward "
+                        "is over",
+                "fsdp.recompute_frees=false, as in a PyTorch with pytorch#164009");
   }
-  return words;
+  if (early && !backward) {
+    return said(schedule::why_wasted::kFreedBetweenMicrobatches, remedy(p, &R::keep_after_backward));
+  }
+  if (early) {
+    const bool automatic = fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::automatic;
+    return said(schedule::why_wasted::kFreedAfterForward,
+                automatic ? "fsdp.strategy=shard_grad_op" : remedy(p, &R::keep_after_forward));
+  }
+  if (!modules.empty() && modules.back() < p.plan.shapes.first_trained() && backward) {
+    return said(
+        "backward prefetch goes by the order of forward and gathers units below the first one that trains",
+        "fsdp.backward_prefetch=none, which gathers the others late, too; PyTorch: on the first module that trains, "
+        "set_modules_to_backward_prefetch with a list of that module alone");
+  }
+  if (fsdp.checkpoint_reentrant && backward) return said(schedule::why_wasted::kReentrant, remedy(p, &R::no_reentrant));
+  return said("a prefetch brings it before its turn, and it is dropped unused", remedy(p, &R::prefetch_less));
 }
 
 std::vector<WastedAlike> wasted_alike(const engine::Setup& p) {
@@ -412,28 +401,6 @@ std::string explain_text(const engine::Setup& p) {
   }
   text += wasted_lines(p) + vocabulary_line(p.config);
   return text + "More: --schedule, --schedule=LAYER, --format json\n";
-}
-
-std::string explain_summary(const engine::Setup& p) {
-  const PoolStatistics& peak = p.memory;
-  const plan::CommunicationVolume v = volume(p);
-  const double parallel = plan::data_parallel_volume(p.plan, p.config);
-  Table table;
-  table.rows.push_back({"peak memory", format_bytes(peak.peak_occupied_total), "a rank, exact, activations included"});
-  for (MemoryCategory c : kMemoryCategories) {
-    std::string name = "  " + std::string(to_string(c));
-    std::ranges::replace(name, '_', ' ');
-    table.rows.push_back({std::move(name), format_bytes(peak.peak_occupied[index_of(c)]), "its own peak"});
-  }
-  if (p.host_memory.peak_occupied_total > 0) {
-    table.rows.push_back({"pinned host memory", format_bytes(p.host_memory.peak_occupied_total), "a rank, exact"});
-  }
-  table.rows.push_back({"bytes sent", decimal_bytes(v.total()),
-                        parallel > 0
-                            ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)
-                            : "a rank and step"});
-  const std::string wasted = wasted_lines(p) + vocabulary_line(p.config);
-  return explained_headline(p) + "\n" + format_table(table) + (wasted.empty() ? "" : "\n" + wasted);
 }
 
 std::string schedule_text(const engine::Setup& p, const std::string& which) {

@@ -12,9 +12,6 @@ namespace fsdpbench::app {
 /// page long, whatever the model's depth.
 std::string explain_text(const engine::Setup& setup);
 
-/// Summary of an explanation, on one screen.
-std::string explain_summary(const engine::Setup& setup);
-
 inline constexpr const char* kWholeSchedule = "all";
 /// The steady schedule op by op, or what of it belongs to `which`: a unit's label, or a layer's name (with the gathers
 /// and reductions of its unit). Throws ConfigError if there is no such unit or layer.

@@ -77,10 +77,6 @@ std::string file_name(const plan::Plan& plan, int rank) {
   return fmt::format("rank-{:05}.bin", plan.groups.members(plan::Group::replicate, rank)[0]);
 }
 
-std::string_view bytes_of(std::span<const float> values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
-}
-
 }  // namespace
 
 fs::path step_folder(const fs::path& folder, std::int64_t steps) {
@@ -218,7 +214,7 @@ void CheckpointSaver::write_state(const fs::path& folder) const {
   ParametersDigest digest;
   masters_.download([&](std::span<const float> values) {
     digest.add(values);
-    file.write(bytes_of(values));
+    file.write({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   });
   file.write(digest.bits());
   file.commit();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/bytes.h"
+#include "base/dtype.h"
 #include "config/run_config.h"
 #include "plan/plan.h"
 
@@ -16,6 +18,11 @@ struct CommunicationVolume {
 
 /// Bytes of plain data parallelism for the same parameters and reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.
-double data_parallel_volume(const Plan& plan, const config::RunConfig& config);
+inline double data_parallel_volume(const Plan& plan, const config::RunConfig& config) {
+  const bool once = config.train.accumulate_mode == config::AccumulateMode::no_sync;
+  return static_cast<double>(once ? 1 : config.train.accumulate) * 2 *
+         static_cast<double>(plan.shapes.parameter_count() * size_of(plan.reduce_dtype)) *
+         ring_share(plan.mesh.ranks());
+}
 
 }  // namespace fsdpbench::plan

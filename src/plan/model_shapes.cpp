@@ -26,25 +26,23 @@ class Shapes {
     parameter.module = module;
     parameter.initialization = initialization;
     parameter.deviation = deviation;
-    parameter.number = number_++;
+    parameter.number = index;
     result_.parameters.push_back(std::move(parameter));
     owner.parameters.push_back(index);
     return index;
   }
   void share_parameter(int module, int parameter) { result_.modules[module].parameters.push_back(parameter); }
   int parameter_count() const { return static_cast<int>(result_.parameters.size()); }
-  /// Adapters beside the matrix `name`. Their numbers are apart: those of all others are what they are without.
+  /// Adapters beside the matrix `name`.
   void add_adapters(int module, const std::string& name, std::int64_t rank) {
     const std::string whole = result_.modules[module].name + "." + name;
     const auto of = std::ranges::find(result_.parameters, whole, &ParameterShape::name);
     const std::int64_t out = of->shape[0], in = of->shape[1];
-    const int number = std::exchange(number_, adapter_number_);
     // The variance of PEFT's kaiming_uniform_(a=sqrt(5)).
     const auto deviation = static_cast<float>(1 / std::sqrt(3.0 * static_cast<double>(in)));
     add_parameter(module, name + ".lora_down", {rank, in}, Initialization::normal, deviation);
     add_parameter(module, name + ".lora_up", {out, rank}, Initialization::zeros);
     for (int i = 1; i <= 2; ++i) (result_.parameters.end() - i)->adapter = true;
-    adapter_number_ = std::exchange(number_, number);
   }
   /// All parameters from `first` on have a row per expert.
   void mark_experts(int first) {
@@ -54,8 +52,6 @@ class Shapes {
 
  private:
   ModelShapes result_;
-  int number_ = 0;
-  int adapter_number_ = 1 << 24;
 };
 
 /// The parameters of one decoder, module by module.

@@ -75,13 +75,6 @@ TEST(ExplainText, FoldsAlikeUnitsAndFitsATerminal) {
                                   "AG0* RS1 RS0 RSR"));
 }
 
-TEST(ExplainText, TheSummaryIsOneScreen) {
-  const engine::Setup p = prepared(llama_405b());
-  const std::vector<std::string> lines = lines_of(explain_summary(p));
-  EXPECT_LE(lines.size(), 24U);
-  for (const std::string& line : lines) EXPECT_LE(columns(line), 100) << line;
-}
-
 TEST(ExplainText, SaysThatAnOddVocabularyIsSlow) {
   config::RunConfig c = tiny();
   c.model.vocab = 50257;

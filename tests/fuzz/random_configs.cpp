@@ -128,7 +128,7 @@ void check_words(const engine::Setup& setup, const fs::path& kept) {
   expect(faults.empty(), "the schedule is wrong: {}", faults.empty() ? "" : faults.front().message);
   const std::string text = app::explain_text(setup);
   expect(!text.empty(), "explain says nothing");
-  keep(kept, "explain.txt", text + app::explain_summary(setup));
+  keep(kept, "explain.txt", text);
   keep(kept, "explain.json", app::explain_json(setup).dump());
   keep(kept, "schedule.txt", app::schedule_text(setup));
   keep(kept, "order.txt",

@@ -26,7 +26,7 @@ struct ExplainArguments {
   std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
   std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
   std::string from;              ///< a result folder (or result.json) to explain instead of a profile; empty: none
-  std::string format = "table";  ///< "table", "summary", "json", "collectives" or "issue"
+  std::string format = "table";  ///< "table", "json", "collectives" or "issue"
   std::string schedule;          ///< print the schedule: "all", a unit or a layer; empty: the table instead
   std::string hlo;               ///< a compiled program of XLA instead of a profile
 };
@@ -41,9 +41,8 @@ std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
   if (format == "collectives") return schedule::collective_order(p.plan, steady) + "\n";
   if (format == "issue") return schedule::issue_order(p.plan, steady) + "\n";
   if (format == "json") return json_text(explain_json(p));
-  if (format == "summary") return explain_summary(p);
   if (format != "table") {
-    throw ConfigError(fmt::format("--format {} is not known; valid: table, summary, json, collectives, issue", format));
+    throw ConfigError(fmt::format("--format {} is not known; valid: table, json, collectives, issue", format));
   }
   return arguments.schedule.empty() ? explain_text(p) : schedule_text(p, arguments.schedule);
 }
@@ -76,7 +75,6 @@ execute.
 
 Formats
   table        plan, memory, communication against data parallel
-  summary      one screen of it
   json         everything for programs, but the schedule op by op
   collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …;
                AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward; ARnorm: of
@@ -84,7 +82,7 @@ Formats
   issue        the order in which units are gathered (U), freed (S) and reduced (P)
 
 Examples
-  fsdpbench explain llama3-8b-emulated --format summary
+  fsdpbench explain llama3-8b-emulated
   fsdpbench explain --from runs/first
   fsdpbench explain llama3-8b --ranks 64
   fsdpbench explain --hlo compiled.hlo.txt
@@ -102,8 +100,8 @@ Command explain_command() {
   Option& from = command.option("--from", &explain_it->from, "RESULT",
                                 "A result folder instead: why nothing was computed, the largest cause first");
   from.without({"PROFILE"}).goes_alone = true;
-  command.option("-f,--format", &explain_it->format, "FORMAT", "table, summary, json, collectives or issue")
-      .one_of({"table", "summary", "json", "collectives", "issue"});
+  command.option("-f,--format", &explain_it->format, "FORMAT", "table, json, collectives or issue")
+      .one_of({"table", "json", "collectives", "issue"});
   command
       .option("--hlo", &explain_it->hlo, "FILE",
               "A program compiled by XLA instead (compiled.as_text(), a dump, an xplane.pb): its collectives")
