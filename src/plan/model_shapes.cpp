@@ -205,12 +205,6 @@ std::int64_t ModelShapes::parameter_count() const {
   return count;
 }
 
-std::int64_t ModelShapes::part_count() const {
-  std::int64_t count = 0;
-  for (const ParameterShape& parameter : parameters) count += parameter.numel();
-  return count;
-}
-
 ParameterShape::Run ParameterShape::run_of(std::int64_t element) const {
   std::int64_t n = 1;
   for (std::size_t d = split; d < shape.size(); ++d) n *= shape[d];

@@ -67,8 +67,7 @@ struct ModelShapes {
   std::vector<ModuleShape> modules;
   std::vector<ParameterShape> parameters;
   std::int64_t parameter_count() const;  ///< of the whole model
-  std::int64_t part_count() const;       ///< of one tensor rank
-  std::int64_t trained_count() const;    ///< of those, what is not frozen
+  std::int64_t trained_count() const;    ///< of one tensor rank, what is not frozen
   /// The first module that has a parameter which trains: no gradient goes below it.
   int first_trained() const;
 };
