@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -194,39 +193,6 @@ void attention_backward_in_any_order(benchmark::State& state) {
   compare(state, any.stream(), backward(any), fixed.stream(), backward(fixed));
 }
 
-enum class Pass { forward, input_gradient, weight_gradient };
-
-/// A linear layer's product in `pass`: x [kRows, kWidth], w [out, kWidth], y [kRows, out].
-Gemm product_of(Pass pass, std::int64_t out, std::byte* x, std::byte* w, std::byte* y) {
-  switch (pass) {
-    case Pass::forward: return bf16({.a = x, .b = w, .c = y, .m = kRows, .n = out, .k = kWidth, .transpose_b = true});
-    case Pass::input_gradient: return bf16({.a = y, .b = w, .c = x, .m = kRows, .n = kWidth, .k = out});
-    case Pass::weight_gradient: break;
-  }
-  return bf16({.a = y, .b = x, .c = w, .m = out, .n = kWidth, .k = kRows, .transpose_a = true});
-}
-
-/// model.fused_projections: one product instead of those of `outs`.
-void one_product_of_several(benchmark::State& state, const std::vector<std::int64_t>& outs, Pass pass) {
-  Gpu gpu;
-  const std::int64_t all = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
-  const auto x = random_matrix(kRows * kWidth), w = random_matrix(all * kWidth), y = random_matrix(kRows * all);
-  const Gemm one = product_of(pass, all, x->data(), w->data(), y->data());
-  std::vector<Gemm> several;
-  std::int64_t before = 0;
-  for (const std::int64_t out : outs) {  // without the key each has tensors of its own
-    several.push_back(
-        product_of(pass, out, x->data(), w->data() + before * kWidth * 2, y->data() + before * kRows * 2));
-    if (pass == Pass::input_gradient && before > 0) several.back().beta = 1.0F;
-    before += out;
-  }
-  compare(
-      state, gpu.stream(), [&] { gpu.kernels().gemm(one); }, gpu.stream(),
-      [&] {
-        for (const Gemm& gemm : several) gpu.kernels().gemm(gemm);
-      });
-}
-
 void add(const std::string& name, const std::function<void(benchmark::State&)>& run) {
   benchmark::RegisterBenchmark(name.c_str(), run)
       ->Iterations(bench::repetitions(11))
@@ -249,16 +215,6 @@ int main(int argc, char** argv) {
   add("residual_added_by_the_product", residual_added_by_the_product);
   add("rotary_of_queries_and_keys_at_once", rotary_of_queries_and_keys_at_once);
   add("rows_of_logits_apart", rows_of_logits_apart);
-  for (const auto& [name, pass] :
-       {std::pair{"forward", Pass::forward}, std::pair{"input_gradient", Pass::input_gradient},
-        std::pair{"weight_gradient", Pass::weight_gradient}}) {
-    add(std::string("one_product_of_several/qkv/") + name, [pass = pass](benchmark::State& state) {
-      one_product_of_several(state, {kWidth, kKeyWidth, kKeyWidth}, pass);
-    });
-    add(std::string("one_product_of_several/gate_up/") + name, [pass = pass](benchmark::State& state) {
-      one_product_of_several(state, {kFfnWidth, kFfnWidth}, pass);
-    });
-  }
   benchmark::Initialize(&argc, argv);
   bench::add_library_context();
   benchmark::RunSpecifiedBenchmarks();

@@ -204,7 +204,7 @@ const int kRegistered = [] {
 /// One decoder block with all that it touches.
 class DecoderBlock {
  public:
-  DecoderBlock(model::BatchShape batch, bool fused_projections) : config_(shape(fused_projections)) {
+  explicit DecoderBlock(model::BatchShape batch) : config_(shape()) {
     const plan::ModelShapes shapes = plan::model_shapes(config_);
     decoder_ = model::make_model(config_, shapes, batch);
     const plan::ModuleSizes sizes = decoder_->sizes()[1];
@@ -242,14 +242,13 @@ class DecoderBlock {
   }
 
  private:
-  static config::Model shape(bool fused_projections) {
+  static config::Model shape() {
     config::Model shape;
     shape.layers = 1;
     shape.width = kWidth;
     shape.heads = 16;
     shape.kv_heads = 8;
     shape.ffn_width = 2816;
-    shape.fused_projections = fused_projections;
     return shape;
   }
 
@@ -269,7 +268,7 @@ class DecoderBlock {
 void decoder_block(benchmark::State& state) {
   label(state);
   const model::BatchShape batch{state.range(1), state.range(2), dtype_of(state)};
-  DecoderBlock block(batch, false);
+  DecoderBlock block(batch);
   const auto kernels = backend::cpu::make_cpu_kernels();
   RawGemm product{batch.rows(), kWidth, block.ffn_width(), batch.dtype};
   product.run(*kernels);
@@ -287,27 +286,6 @@ void decoder_block(benchmark::State& state) {
   state.counters["ratio"] = block_rate / raw_rate;
 }
 BENCHMARK(decoder_block)
-    ->ArgNames({"dtype", "batch", "seq"})
-    ->ArgsProduct({{0, 1}, {1}, {256, 1024}})
-    ->UseManualTime()
-    ->Unit(benchmark::kMillisecond);
-
-/// A block with model.fused_projections and without, in turns. Counter `speedup`: above 1 where fused is faster.
-void fused_projections(benchmark::State& state) {
-  label(state);
-  const model::BatchShape batch{state.range(1), state.range(2), dtype_of(state)};
-  DecoderBlock separate(batch, false), fused(batch, true);
-  separate.run();
-  fused.run();
-  std::vector<double> separate_s, fused_s;
-  for (auto _ : state) {
-    separate_s.push_back(separate.run());
-    fused_s.push_back(fused.run());
-    state.SetIterationTime(fused_s.back());
-  }
-  state.counters["speedup"] = median(separate_s) / median(fused_s);
-}
-BENCHMARK(fused_projections)
     ->ArgNames({"dtype", "batch", "seq"})
     ->ArgsProduct({{0, 1}, {1}, {256, 1024}})
     ->UseManualTime()

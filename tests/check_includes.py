@@ -49,7 +49,7 @@ FOLDERS = [
     Folder("trace", 3250, "record.h, FORMAT.md", "hardware/gpu_health.h",
            "records of ops, and the two Chrome files made of them and read again"),
     Folder("plan", 2000, "plan.h", "config/run_config.h",
-           "who owns which bytes: units, mesh, shard layouts; closed forms of memory and communication"),
+           "who owns which bytes: units, mesh, shard layouts; closed forms of communication"),
     Folder("schedule", 4650, "training.h, op.h, policy.h, build_schedules.cpp", "plan config/run_config.h",
            "in which order a step is issued: ops, lanes, allocations, policies; a training is a configuration with all that follows from it"),
     Folder("dialects", 1400, "dialect.h, vocabulary.h", "plan config config/words",
@@ -102,7 +102,7 @@ FOLDERS = [
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),
     Folder("app", 1310, "main.cpp, command_line.cpp",
-           "record config launch hardware trace plan schedule backend clock account engine runs tune app/commands",
+           "record config config/words launch hardware trace plan schedule backend clock account engine runs tune app/commands",
            "the program: the command line, and what single commands say"),
 ]
 

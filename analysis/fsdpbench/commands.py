@@ -56,19 +56,14 @@ def expect(profile: Source, *, cluster: Optional[str] = None, ranks: Optional[in
     return _to_folder(Expectation, "expect", [_text(profile), *options, *_sets(set)], out, overwrite, False)
 
 
-def explain(of: Source, *, set: Set = None, tflops: Optional[float] = None, link_gb_per_s: Optional[float] = None,
-            link_latency_us: Optional[float] = None) -> Explanation:
-    """Of a profile: plan, memory, bytes on the wire, schedule and, where rates are known, the predicted step; nothing
-    runs. Of a result: why computation was not running, as text. Its timeline() is that of the result, or of the profile's
-    simulation."""
+def explain(of: Source, *, set: Set = None) -> Explanation:
+    """Of a profile: plan, memory, bytes on the wire and schedule; nothing runs. Of a result: why computation was not
+    running, as text. Its timeline() is that of the result, or of the profile's simulation."""
     if isinstance(of, Result):
         return Explanation({}, call(["explain", "--from", str(of.folder)], False).text, lambda: of)
-    arguments = [_text(of), *_options(tflops=tflops, link_gb_per_s=link_gb_per_s, link_latency_us=link_latency_us),
-                 *_sets(set)]
+    arguments = [_text(of), *_sets(set)]
     done = call(["explain", *arguments, "--format", "json"], False)
-    rates = {"emulate.compute_tflops": tflops, "emulate.link_gb_per_s": link_gb_per_s, "emulate.link_latency_us": link_latency_us}
-    known = {**(set or {}), **{key: value for key, value in rates.items() if value is not None}}
-    return Explanation(json.loads(done.text), call(["explain", *arguments], False).text, lambda: simulate(of, set=known))
+    return Explanation(json.loads(done.text), call(["explain", *arguments], False).text, lambda: simulate(of, set=set))
 
 
 def tune(profile: Optional[Source] = None, *, cluster: Optional[str] = None, memory: Optional[str] = None, set: Set = None,

@@ -64,10 +64,6 @@ std::vector<Knob> knobs_of(const config::RunConfig& config) {
   add(separate ? Cause::contention : Cause::communicator_serialisation,
       fmt::format("fsdp.separate_reduce_scatter_comm={}", !separate),
       [](config::RunConfig& c) { c.fsdp.separate_reduce_scatter_comm ^= true; });
-  if (config.mesh.expert > 1 && !config.mesh.expert_separate_comm) {
-    add(Cause::communicator_serialisation, "mesh.expert_separate_comm=true",
-        [](config::RunConfig& c) { c.mesh.expert_separate_comm = true; });
-  }
   if (fsdp.wrap.mode == config::Wrap::Mode::block) {
     add(Cause::inefficient_collective, "fsdp.wrap=blocks:2", [](config::RunConfig& c) {
       c.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
@@ -103,10 +99,7 @@ config::RunConfig lifted(Cause cause, config::RunConfig config) {
       break;
     case Cause::all_gather_limit: fsdp.all_gather_limit = {LimitMode::unlimited, 2, 0}; break;
     case Cause::reduce_scatter_buffers: fsdp.reduce_scatter_buffers = 0; break;
-    case Cause::communicator_serialisation:
-      fsdp.separate_reduce_scatter_comm = true;
-      config.mesh.expert_separate_comm = true;
-      break;
+    case Cause::communicator_serialisation: fsdp.separate_reduce_scatter_comm = true; break;
     case Cause::serialised: fsdp.reduce_lane = config::ReduceLane::reduce_scatter; break;
     case Cause::host_sync:
       config.inject.host_sync_after_layer = -1;

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "account/step_breakdown.h"
-#include "clock/forecast.h"
+#include "base/lane.h"
 
 namespace fsdpbench::account {
 
@@ -43,22 +42,6 @@ trace::StepBound step_bound(const StepView& step) {
   bound.lane = kLanes.at(static_cast<std::size_t>(longest - by_lane.begin()));
   bound.lane_ns = *longest;
   return bound;
-}
-
-StepPrediction predict_step(const schedule::Training& training, clock::OpTimes times) {
-  const schedule::Training steady = training.steady();
-  const std::vector<schedule::Op>& ops = steady.schedules.steady().ops;
-  times.steps.erase(times.steps.begin(), times.steps.end() - 1);
-  StepPrediction prediction;
-  for (std::size_t i = 0; i < times.steps.front().size(); ++i) {
-    const clock::OpCost& cost = times.steps.front()[i];
-    const OpClass op_class = classify(ops[i]);
-    const auto ns = static_cast<std::int64_t>(cost.run_ns + cost.link_ns);
-    if (op_class == OpClass::computation) prediction.computation += ns;
-    if (op_class == OpClass::communication) prediction.communication += ns;
-  }
-  prediction.step = static_cast<std::int64_t>(clock::forecast(steady, times).slowest_ns());
-  return prediction;
 }
 
 }  // namespace fsdpbench::account

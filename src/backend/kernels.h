@@ -71,15 +71,10 @@ struct Gemm {
 struct AttentionShape {
   std::int64_t batch = 0, seq = 0, heads = 0, kv_heads = 0, head_dim = 0;
   DType dtype = DType::f32;
-  // Elements from the heads of one token to those of the next: of queries and their gradient, and of keys, values and
-  // theirs; 0: they lie back to back, as those of the output always do. What lies between is neither read nor written.
-  std::int64_t query_stride = 0, key_stride = 0;
 
-  /// A token's elements in the output.
+  /// A token's elements in queries and the output, and in keys and values.
   std::int64_t width() const { return heads * head_dim; }
-  /// The strides written out.
-  std::int64_t query_row() const { return query_stride > 0 ? query_stride : width(); }
-  std::int64_t key_row() const { return key_stride > 0 ? key_stride : kv_heads * head_dim; }
+  std::int64_t key_width() const { return kv_heads * head_dim; }
 };
 
 /// Rows of `width` elements, back to back.
@@ -111,7 +106,7 @@ struct RmsNormBackwardCall {
   std::byte* y = nullptr;       ///< gets what rms_norm gives: the next product's gradient needs it; null: none does
 };
 
-/// See AttentionShape. Queries, keys, values and their gradients have its strides; `out` has none.
+/// See AttentionShape.
 struct AttentionCall {
   AttentionShape shape;
   const std::byte* q = nullptr;
@@ -137,26 +132,19 @@ struct AttentionBackwardCall {
 
 /// y = silu(gate) * up.
 struct SwigluCall {
-  RowShape shape;           ///< of y, and of gate and up but for
-  std::int64_t stride = 0;  ///< the elements between the starts of their rows; 0: back to back
+  RowShape shape;  ///< of all three
   const std::byte* gate = nullptr;
   const std::byte* up = nullptr;
   std::byte* y = nullptr;
-
-  /// The stride written out.
-  std::int64_t row() const { return stride > 0 ? stride : shape.width; }
 };
 struct SwigluBackwardCall {
-  RowShape shape;           ///< of y and d_y, and of the others but for
-  std::int64_t stride = 0;  ///< the elements between the starts of their rows; 0: back to back
+  RowShape shape;  ///< of all
   const std::byte* d_y = nullptr;
   const std::byte* gate = nullptr;  ///< as swiglu had it, like up
   const std::byte* up = nullptr;
   std::byte* d_gate = nullptr;  ///< overwritten, like d_up
   std::byte* d_up = nullptr;
   std::byte* y = nullptr;  ///< gets what swiglu gives, as in RmsNormBackwardCall; may be d_y
-
-  std::int64_t row() const { return stride > 0 ? stride : shape.width; }
 };
 
 /// One strided block copy: `rows` runs of `run` elements.

@@ -74,9 +74,7 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
   check_nested(config, notes);
   if (expert == 1) {
     without_effect(notes, mesh.expert_imbalance != 1, "mesh.expert_imbalance", "mesh.expert is 1");
-    without_effect(notes, mesh.expert_overlap != ExpertOverlap::none, "mesh.expert_overlap", "mesh.expert is 1");
     without_effect(notes, !mesh.expert_sync, "mesh.expert_sync = false", "mesh.expert is 1");
-    without_effect(notes, !mesh.expert_separate_comm, "mesh.expert_separate_comm = false", "mesh.expert is 1");
     without_effect(notes, mesh.expert_rows != Mesh().expert_rows, "mesh.expert_rows", "mesh.expert is 1");
     return;
   }
@@ -84,16 +82,9 @@ void check_expert_mesh(const RunConfig& config, std::vector<std::string>& notes)
   const Fsdp& fsdp = config.fsdp;
   require(model.kind == ModelKind::decoder && model.experts > 0,
           "mesh.expert = {} splits the experts of a decoder: model.experts is 0.", expert);
-  without_effect(notes, mesh.expert_overlap != ExpertOverlap::none && model.shared_experts == 0, "mesh.expert_overlap",
-                 "model.shared_experts is 0");
   require(model.experts % expert == 0, "mesh.expert = {} does not divide model.experts = {}.", expert, model.experts);
   require(mesh.shard % expert == 0, "mesh.expert = {} does not divide the shard group of {} ranks.", expert,
           mesh.shard);
-  require(mesh.expert_separate_comm || expert == mesh.shard,
-          "mesh.expert_separate_comm = false does not go with mesh.expert = {} of a shard group of {} ranks: rows and "
-          "gathers "
-          "are then of different ranks, which have a communicator each; expected true.",
-          expert, mesh.shard);
   require(mesh.expert_imbalance <= static_cast<double>(expert),
           "mesh.expert_imbalance = {} is more than mesh.expert = {}: then one rank has all rows; expected 1 to {}.",
           mesh.expert_imbalance, expert, expert);

@@ -125,7 +125,7 @@ std::vector<Field> make_fields() {
   model("ffn_width", &Model::ffn_width, integer(1, 1 << 22), "decoder: inner width of the feed-forward, or of each expert");
   model("vocab", &Model::vocab, integer(2, 1 << 24), "decoder: tokens; 256 or more, since the data are bytes");
   model("tied_head", &Model::tied_head, boolean(), "decoder: the output head shares the embedding's weight");
-  model("fused_projections", &Model::fused_projections, boolean(), "decoder: queries, keys and values are one parameter and one matrix product, gate and up another (Phi-3, Megatron, vLLM)");
+  model("fused_projections", &Model::fused_projections, boolean(), "decoder: queries, keys and values are one parameter and one matrix product, gate and up another (Phi-3, Megatron, vLLM); simulated only");
   model("rope_theta", &Model::rope_theta, number(1e-3, 1e12), "decoder: base of the rotary embedding");
   model("norm_epsilon", &Model::norm_epsilon, number(kLeastFloat, 1), "decoder: epsilon of the norms");
   model("in_features", &Model::in_features, integer(1, 1 << 20), "mlp: inputs per sample");
@@ -160,8 +160,6 @@ std::vector<Field> make_fields() {
   mesh("expert", &Mesh::expert, integer(1, 4096), "decoder: neighbours of a shard group that split the experts of each block (expert parallelism); each expert's parameters are then sharded over mesh.shard / mesh.expert ranks");
   mesh("expert_imbalance", &Mesh::expert_imbalance, number(1, 4096), "mesh.expert above 1: rows that come to the busiest of these ranks, over the mean; every rank is taken to be as busy as that one");
   mesh("expert_sync", &Mesh::expert_sync, boolean(), "mesh.expert above 1: the host waits until it knows how many rows go to each rank, as torchtitan does; false: the device knows, or room is fixed (DeepEP)");
-  mesh("expert_separate_comm", &Mesh::expert_separate_comm, boolean(), "mesh.expert above 1: rows are exchanged on a communicator of their own; false, for mesh.expert = mesh.shard: on that of gathers, behind which they stand (one process group for both, pytorch/torchtitan 3369)");
-  mesh("expert_overlap", &Mesh::expert_overlap, one_of<ExpertOverlap>(), "mesh.expert above 1: what model.shared_experts are computed beside: none: nothing, they come before rows leave; combine: rows that come back, in forward (torchtitan); both: gate and up beside rows that leave, down beside those that come back, in backward likewise (Megatron)");
   mesh("expert_rows", &Mesh::expert_rows, one_of<ExpertRows>(), "mesh.expert above 1: rows that are sent for a token: one to each expert that it visits (an all-to-all); one to each rank that has any of them, where one kernel puts them in order (DeepEP), by routers that choose experts independently; the same where all experts of a token are on one rank (balanced stand-ins for routers)");
 
   Table<Train> train(all, "train", &RunConfig::train);

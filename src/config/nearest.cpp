@@ -149,11 +149,6 @@ std::string nearest_clause(std::string_view name, std::span<const std::string> n
   return meant.empty() ? "" : fmt::format("; the nearest is '{}'", meant);
 }
 
-std::string nearest_field(std::string_view name) {
-  const std::vector<std::string> near = near_fields(name);
-  return near.size() == 1 ? near.front() : std::string();
-}
-
 std::string unknown_key(std::string_view name) {
   constexpr std::size_t kMostSuggested = 3;
   const std::string what = fmt::format("unknown key '{}'", name);

@@ -18,10 +18,6 @@ std::string nearest(std::string_view name, std::span<const std::string> names);
 /// "; the nearest is 'NAME'", for the end of a message; empty if none is near.
 std::string nearest_clause(std::string_view name, std::span<const std::string> names);
 
-/// The key that `name` was probably meant to be: what another system's word for it is here, or the nearest; empty if
-/// that is none, or more than one.
-std::string nearest_field(std::string_view name);
-
 /// "unknown key 'NAME'" with what was probably meant, or the keys of its section.
 std::string unknown_key(std::string_view name);
 

@@ -36,14 +36,6 @@ enum class Norm : std::uint8_t {
 };
 template <>
 inline constexpr EnumNames<Norm> kNames<Norm>{"rms", "layer"};
-/// Communication that hides a block's shared expert, where ranks split the routed ones.
-enum class ExpertOverlap : std::uint8_t {
-  none,     ///< nothing: it comes before rows leave
-  combine,  ///< rows that come back; in backward nothing (torchtitan)
-  both,     ///< gate and up beside rows that leave, down beside those that come back; backward likewise (Megatron)
-};
-template <>
-inline constexpr EnumNames<ExpertOverlap> kNames<ExpertOverlap>{"none", "combine", "both"};
 enum class Optimizer : std::uint8_t { sgd, adamw };
 template <>
 inline constexpr EnumNames<Optimizer> kNames<Optimizer>{"sgd", "adamw"};
@@ -212,16 +204,14 @@ struct Data {
 
 struct Mesh {
   std::int64_t ranks = 4;
-  std::int64_t shard = 0;            ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
-  std::int64_t replicate = 0;        ///< groups that hold equal shards; 0: ranks / shard / tensor
-  std::int64_t tensor = 1;           ///< ranks that split each layer; neighbours. They see the same samples
-  bool sequence_parallel = false;    ///< they split the tokens, too, of what lies between their parts of layers
-  std::int64_t context = 1;          ///< neighbours of a shard group that split the sequences of their samples
-  std::int64_t expert = 1;           ///< neighbours of a shard group that split the experts of each block
-  double expert_imbalance = 1;       ///< rows of the busiest of them over the mean
-  bool expert_sync = true;           ///< the host waits for the counts of rows before it exchanges them
-  bool expert_separate_comm = true;  ///< rows have their own communicator; false: that of the shard group's gathers
-  ExpertOverlap expert_overlap = ExpertOverlap::none;
+  std::int64_t shard = 0;          ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
+  std::int64_t replicate = 0;      ///< groups that hold equal shards; 0: ranks / shard / tensor
+  std::int64_t tensor = 1;         ///< ranks that split each layer; neighbours. They see the same samples
+  bool sequence_parallel = false;  ///< they split the tokens, too, of what lies between their parts of layers
+  std::int64_t context = 1;        ///< neighbours of a shard group that split the sequences of their samples
+  std::int64_t expert = 1;         ///< neighbours of a shard group that split the experts of each block
+  double expert_imbalance = 1;     ///< rows of the busiest of them over the mean
+  bool expert_sync = true;         ///< the host waits for the counts of rows before it exchanges them
   ExpertRows expert_rows = ExpertRows::each_expert;
 
   /// Ranks that see different tokens, and among which parameters are sharded or replicated.

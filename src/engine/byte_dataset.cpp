@@ -1,7 +1,6 @@
 #include "engine/byte_dataset.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
@@ -86,10 +85,7 @@ void ByteDataset::append_file(const fs::path& file) {
   }
   text.resize(stream.gcount());
   if (text.empty() || text.find('\0') != std::string::npos) return;
-  if (text.size() > room) {
-    truncated_ = true;
-    text.resize(room);
-  }
+  if (text.size() > room) text.resize(room);
   files_ += 1;
   bytes_ += text;
 }
@@ -110,10 +106,6 @@ void ByteDataset::features(std::int64_t index, std::span<float> inputs, std::spa
   const auto scaled = [](std::uint8_t byte) { return static_cast<float>(byte) / 127.5F - 1.0F; };
   std::ranges::transform(bytes.first(inputs.size()), inputs.begin(), scaled);
   std::ranges::transform(bytes.last(targets.size()), targets.begin(), scaled);
-}
-
-std::optional<DataDigest> ByteDataset::digest() const {
-  return DataDigest{size(), XXH3_64bits(bytes_.data(), bytes_.size())};
 }
 
 }  // namespace fsdpbench::engine

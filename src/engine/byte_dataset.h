@@ -2,17 +2,16 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 
 namespace fsdpbench::engine {
 
-/// Digest by which training data are recognised.
-struct DataDigest {
-  std::int64_t bytes = 0;
-  std::uint64_t xxh3_64 = 0;
-  bool operator==(const DataDigest&) const = default;
+/// Position in a training.
+struct TrainingPosition {
+  std::int64_t steps = 0;    ///< optimizer steps done
+  std::int64_t samples = 0;  ///< of the data, over all ranks and microbatches: the next one's number
+  bool operator==(const TrainingPosition&) const = default;
 };
 
 /// Training samples by number. Pure functions of the number; called from all ranks' threads at once.
@@ -23,8 +22,6 @@ class BatchSource {
   virtual void tokens(std::int64_t sample, std::span<std::int32_t> out) const = 0;
   /// Mlp: inputs and targets.
   virtual void features(std::int64_t sample, std::span<float> inputs, std::span<float> targets) const = 0;
-  /// Digest of all data that samples are taken from; absent for synthetic samples.
-  virtual std::optional<DataDigest> digest() const { return std::nullopt; }
 };
 
 /// Text as one stream of bytes: a file, or all text files below a folder, in the order of their paths. Hidden files
@@ -43,8 +40,6 @@ class ByteDataset : public BatchSource {
   /// Bytes of all files together, and how many files they are.
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
   std::int64_t files() const { return files_; }
-  /// There was more than kMostBytes.
-  bool truncated() const { return truncated_; }
 
   /// `length` consecutive bytes from a place that depends on `index` alone, spread evenly over the text.
   /// 0 < length <= size(). Valid as long as the dataset.
@@ -52,15 +47,12 @@ class ByteDataset : public BatchSource {
 
   void tokens(std::int64_t sample, std::span<std::int32_t> out) const override;
   void features(std::int64_t sample, std::span<float> inputs, std::span<float> targets) const override;
-  /// Reads all of the text.
-  std::optional<DataDigest> digest() const override;
 
  private:
   void append_file(const std::filesystem::path& file);
 
   std::string bytes_;
   std::int64_t files_ = 0;
-  bool truncated_ = false;
 };
 
 }  // namespace fsdpbench::engine

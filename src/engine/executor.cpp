@@ -76,8 +76,8 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
   trace_.rank = context.rank;
 }
 
-void Executor::initialize(const model::FillParameter& fill, int threads, const Masters::Moments& moments) {
-  if (context_.device.computes()) masters_.initialize(fill, threads, moments);
+void Executor::initialize(const model::FillParameter& fill, int threads) {
+  if (context_.device.computes()) masters_.initialize(fill, threads);
 }
 
 void Executor::start_recording(std::int64_t steps) {

@@ -72,10 +72,10 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// As Masters::initialize; does nothing on a device that does not compute.
-  void initialize(const model::FillParameter& fill, int threads = 1, const Masters::Moments& moments = {});
+  void initialize(const model::FillParameter& fill, int threads = 1);
   /// As OpRunner::start_at.
   void start_at(const TrainingPosition& position) { runner_.start_at(position); }
-  const Masters& masters() const { return masters_; }
+  Masters& masters() { return masters_; }
 
   /// Runs step `step` to its end and returns this rank's mean loss over the microbatches (NaN if nothing computes).
   float run_step(std::int64_t step);

@@ -10,7 +10,6 @@
 
 #include "backend/kernels.h"
 #include "base/bytes.h"
-#include "base/enum_table.h"
 #include "base/lane_pool.h"
 
 namespace fsdpbench::engine {
@@ -22,10 +21,10 @@ using schedule::BufferRole;
 
 constexpr std::int64_t kBytes = sizeof(float);
 
-constexpr EnumTable<State, BufferRole> kShardRoles{BufferRole::master_shard, BufferRole::first_moment,
-                                                   BufferRole::second_moment};
-constexpr EnumTable<State, BufferRole> kReplicatedRoles{
-    BufferRole::master_replicated, BufferRole::first_moment_replicated, BufferRole::second_moment_replicated};
+/// All of a rank's state, in the order in which it is saved.
+constexpr std::array kStateRoles{BufferRole::master_shard,  BufferRole::master_replicated,
+                                 BufferRole::first_moment,  BufferRole::first_moment_replicated,
+                                 BufferRole::second_moment, BufferRole::second_moment_replicated};
 
 /// Calls use(begin, whole, count) for each run of elements [begin, begin + count) of a rank's part of a parameter that
 /// lies in one piece, from `whole` on, in the whole of it.
@@ -91,6 +90,20 @@ void fill_window(const std::vector<ShardPiece>& pieces, std::int64_t begin, std:
   }
   fill_window(pieces, begin, window.first(std::min(part, numel)), fill);
   for (std::future<void>& other : others) other.get();
+}
+
+/// Calls use(memory, piece) for each piece of a rank's state; `piece` is a part of `staging`.
+template <class Use>
+void for_each_piece(const plan::Plan& plan, const BufferTable& buffers, std::span<float> staging, Use use) {
+  for (const BufferRole role : kStateRoles) {
+    for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
+      std::byte* const memory = buffers.persistent(role, u);
+      const std::int64_t numel = memory == nullptr ? 0 : buffers.persistent_info(role, u)->bytes / kBytes;
+      for (std::int64_t done = 0; done < numel; done += std::ssize(staging)) {
+        use(memory + done * kBytes, staging.first(std::min<std::int64_t>(std::ssize(staging), numel - done)));
+      }
+    }
+  }
 }
 
 /// Brings the masters to rank 0. Few small parameters are gathered at once, a large one comes shard by shard.
@@ -278,10 +291,6 @@ std::int64_t Masters::staging_bytes(const plan::Plan& plan) {
 
 std::int64_t Masters::collection_bytes(const plan::Plan& plan) { return arrived_bytes(plan) + joined_bytes(plan); }
 
-std::int64_t Masters::saving_bytes(const config::RunConfig& config) {
-  return config.checkpoint.folder.empty() ? 0 : kPieceBytes;
-}
-
 std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
   std::int64_t most = 0;
   for (const plan::ParameterShape& shape : plan.shapes.parameters) {
@@ -290,45 +299,49 @@ std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
   return most;
 }
 
-void Masters::initialize(const model::FillParameter& fill, int threads, const Moments& moments) {
+void Masters::initialize(const model::FillParameter& fill, int threads) {
   staging_.resize(staging_bytes(plan_) / kBytes);
-  const model::FillParameter parameters = of_part(fill, plan_, context_.rank),
-                             first = of_part(moments.first, plan_, context_.rank),
-                             second = of_part(moments.second, plan_, context_.rank);
+  const model::FillParameter parameters = of_part(fill, plan_, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
     const int index = plan_.groups.index(plan_.units[u].group, context_.rank);
-    const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second};
-    for (const State state : states_of(config::Optimizer::adamw)) {
-      const ShardLayout& layout = plan_.units[u].layout;
-      load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
-           threads);
-      if (std::byte* kept = state == State::parameter ? buffers_.persistent(BufferRole::device_shard, u) : nullptr;
-          kept != nullptr) {
-        const std::byte* master = buffers_.persistent(BufferRole::master_shard, u);
+    const ShardLayout& layout = plan_.units[u].layout;
+    for (const BufferRole role : kStateRoles) {
+      const bool replicated = role == BufferRole::master_replicated;
+      if (role == BufferRole::master_shard || replicated) {
+        load(buffers_.persistent(role, u), replicated ? layout.replicated_pieces() : layout.pieces(index),
+             replicated ? layout.replicated_numel : layout.shard_numel, parameters, threads);
+      } else if (std::byte* const moment = buffers_.persistent(role, u); moment != nullptr) {
         context_.device.enqueue(
             Lane::compute, "initialize",
-            [=, count = layout.shard_numel, dtype = plan_.param_dtype](backend::Kernels& kernels) {
-              kernels.cast({master, DType::f32}, {kept, dtype}, count, 1.0F);
+            [moment, bytes = buffers_.persistent_info(role, u)->bytes](backend::Kernels& kernels) {
+              kernels.fill_zero(moment, bytes);
             },
             nullptr);
       }
-      load(buffers_.persistent(kReplicatedRoles[state], u), layout.replicated_pieces(), layout.replicated_numel,
-           *fills[state], threads);
     }
   }
+  cast_device_shards();
   context_.device.synchronize();
   staging_ = {};
+}
+
+void Masters::cast_device_shards() {
+  for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
+    std::byte* const kept = buffers_.persistent(BufferRole::device_shard, u);
+    if (kept == nullptr) continue;
+    const std::byte* master = buffers_.persistent(BufferRole::master_shard, u);
+    context_.device.enqueue(
+        Lane::compute, "initialize",
+        [=, count = plan_.units[u].layout.shard_numel, dtype = plan_.param_dtype](backend::Kernels& kernels) {
+          kernels.cast({master, DType::f32}, {kept, dtype}, count, 1.0F);
+        },
+        nullptr);
+  }
 }
 
 void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std::int64_t numel,
                    const model::FillParameter& fill, int threads) {
   if (target == nullptr) return;
-  if (!fill) {
-    context_.device.enqueue(
-        Lane::compute, "initialize",
-        [target, numel](backend::Kernels& kernels) { kernels.fill_zero(target, numel * kBytes); }, nullptr);
-    return;
-  }
   for (std::int64_t begin = 0; begin < numel;) {
     const std::int64_t count = std::min(static_cast<std::int64_t>(staging_.size()), numel - begin);
     fill_window(pieces, begin, std::span(staging_).first(count), fill, threads);
@@ -343,39 +356,33 @@ void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std
   }
 }
 
-std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool with_replicated) const {
-  std::vector<Piece> all;
-  const bool first_of_layers = plan_.groups.index(plan::Group::tensor, context_.rank) == 0;
-  const auto add = [&](State state, BufferRole role, int unit, const std::vector<ShardPiece>& pieces) {
-    const std::byte* memory = buffers_.persistent(role, unit);
-    const schedule::Buffer* buffer = buffers_.persistent_info(role, unit);
-    for (const ShardPiece& piece : pieces) {
-      const plan::ParameterShape& shape = plan_.shapes.parameters[piece.parameter];
-      const bool split = shape.parts > 1;
-      if (piece.count == 0 || (!split && !first_of_layers)) continue;
-      const int part = plan_.groups.index(plan_.group_of_parts(shape), context_.rank);
-      all.push_back({{state, piece.parameter, split ? part : 0, piece.parameter_offset, piece.count},
-                     memory + piece.shard_offset * kBytes,
-                     buffer->space});
-    }
-  };
-  for (const State state : states) {
-    for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-      const int index = plan_.groups.index(plan_.units[u].group, context_.rank);
-      const ShardLayout& layout = plan_.units[u].layout;
-      add(state, kShardRoles[state], u, layout.pieces(index));
-      if (with_replicated) add(state, kReplicatedRoles[state], u, layout.replicated_pieces());
-    }
-  }
-  return all;
+void Masters::download(const std::function<void(std::span<const float>)>& take) const {
+  std::vector<float> staging(staging_bytes(plan_) / kBytes);
+  for_each_piece(plan_, buffers_, staging, [&](const std::byte* memory, std::span<float> piece) {
+    context_.device.enqueue(
+        Lane::compute, "save",
+        [memory, piece](backend::Kernels& kernels) {
+          kernels.download(memory, piece.data(), std::ssize(piece) * kBytes);
+        },
+        nullptr);
+    context_.device.synchronize();
+    take(piece);
+  });
 }
 
-void Masters::download(const Piece& piece, std::int64_t first, std::span<float> out) const {
-  context_.device.enqueue(
-      Lane::compute, "save",
-      [source = piece.memory + first * kBytes, target = out.data(), bytes = out.size_bytes()](
-          backend::Kernels& kernels) { kernels.download(source, target, static_cast<std::int64_t>(bytes)); },
-      nullptr);
+void Masters::upload(const std::function<void(std::span<float>)>& give) {
+  std::vector<float> staging(staging_bytes(plan_) / kBytes);
+  for_each_piece(plan_, buffers_, staging, [&](std::byte* memory, std::span<float> piece) {
+    give(piece);
+    context_.device.enqueue(
+        Lane::compute, "initialize",
+        [memory, piece](backend::Kernels& kernels) {
+          kernels.upload(piece.data(), memory, std::ssize(piece) * kBytes);
+        },
+        nullptr);
+    context_.device.synchronize();
+  });
+  cast_device_shards();
   context_.device.synchronize();
 }
 
@@ -400,10 +407,13 @@ void ParametersDigest::add(std::span<const float> values) {
 
 std::int64_t ParametersDigest::not_finite() const { return state_->not_finite; }
 
-std::optional<std::string> ParametersDigest::text() const {
-  if (state_->not_finite > 0) return std::nullopt;
+std::string ParametersDigest::bits() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(state_->hash.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+std::optional<std::string> ParametersDigest::text() const {
+  return state_->not_finite > 0 ? std::nullopt : std::optional(bits());
 }
 
 }  // namespace fsdpbench::engine

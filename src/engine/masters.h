@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "config/run_config.h"
 #include "engine/buffer_table.h"
-#include "engine/checkpoint.h"
 #include "engine/trouble.h"
 #include "model/initialize.h"
 #include "plan/plan.h"
@@ -36,34 +34,20 @@ class Masters {
   /// Host memory that collect() needs on rank 0 for a parameter that ranks split, beside what it takes in pieces.
   static std::int64_t whole_bytes(const plan::Plan& plan);
 
-  /// Host memory that a rank needs to save checkpoints.
-  static std::int64_t saving_bytes(const config::RunConfig& config);
-
   /// All must outlive this object.
   Masters(backend::RankContext& context, const plan::Plan& plan, const BufferTable& buffers,
           Communicators& communicators)
       : context_(context), plan_(plan), buffers_(buffers), communicators_(communicators) {}
 
-  /// Moments to begin with; empty: zero.
-  struct Moments {
-    model::FillParameter first, second;
-  };
-  /// Sets this rank's masters to what `fill` says, on up to `threads` threads at once; padding becomes zero.
+  /// Sets this rank's masters to what `fill` says, on up to `threads` threads at once; padding and moments become zero.
   /// The device must be one that computes. Throws what `fill` throws.
-  void initialize(const model::FillParameter& fill, int threads, const Moments& moments = {});
+  void initialize(const model::FillParameter& fill, int threads);
 
-  /// A run of elements of this rank's state, and where it lies on the device.
-  struct Piece {
-    StatePiece of;
-    const std::byte* memory = nullptr;
-    MemorySpace space = MemorySpace::device;  ///< that it is in
-  };
-  /// All pieces of `states` that this rank owns, unit by unit; what all
-  /// shards hold (fsdp.shard_threshold) only if asked for, what all ranks hold that split layers only on the first of
-  /// them. In all shards of a plan, of all parts of its layers, they are every element once.
-  std::vector<Piece> pieces(std::span<const State> states, bool with_replicated) const;
-  /// Elements [first, first + out.size()) of a piece. What was issued before is waited for.
-  void download(const Piece& piece, std::int64_t first, std::span<float> out) const;
+  /// Shows all of this rank's state, masters and moments with their padding, piece by piece in an order that the plan
+  /// decides. What was issued before is waited for.
+  void download(const std::function<void(std::span<const float>)>& take) const;
+  /// Sets it to what `give` writes into the pieces, in the same order. Throws what `give` throws.
+  void upload(const std::function<void(std::span<float>)>& give);
 
   /// Shows rank 0 all masters in canonical order: every parameter from its first element to its last, piece by piece,
   /// on the calling thread. `take` is not called on other ranks, but all must call collect().
@@ -72,6 +56,8 @@ class Masters {
  private:
   void load(std::byte* target, const std::vector<plan::ShardPiece>& pieces, std::int64_t numel,
             const model::FillParameter& fill, int threads);
+  /// What gathers read where it is not the masters themselves (fsdp.cpu_offload, fsdp.cast_in_optimizer).
+  void cast_device_shards();
 
   backend::RankContext& context_;
   const plan::Plan& plan_;
@@ -93,8 +79,11 @@ class ParametersDigest {
   void add(std::span<const float> values);
   /// Number of added values that are NaN or infinite.
   std::int64_t not_finite() const;
-  /// The digest of all that was added, as 32 hex digits. Absent if any of it is not finite: runs that have nothing in
-  /// common but that they diverged would have one digest.
+  static constexpr int kText = 32;  ///< characters of a digest: hexadecimal digits
+  /// The digest of all that was added.
+  std::string bits() const;
+  /// The same, absent if any of it is not finite: runs that have nothing in common but that they diverged would have
+  /// one digest.
   std::optional<std::string> text() const;
 
  private:

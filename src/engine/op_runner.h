@@ -8,7 +8,6 @@
 #include "backend/kernels.h"
 #include "engine/buffer_table.h"
 #include "engine/byte_dataset.h"
-#include "engine/checkpoint.h"
 #include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"

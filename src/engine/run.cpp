@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/checkpoint_folder.h"
 #include "engine/executor.h"
 #include "engine/run_board.h"
 #include "engine/setup.h"
@@ -29,7 +28,6 @@ struct Shared {
   const RunHooks& hooks;
   model::FillParameter fill;
   RunBoard& board;
-  CheckpointBoard& checkpoints;
   std::atomic<std::int64_t>& fewest_steps;  ///< that a rank of this process has done when it stopped
   int first_rank;                           ///< of this process
   int fill_threads;                         ///< a rank may use, so that the ranks of this host use its cores
@@ -39,11 +37,6 @@ struct Shared {
   bool cut_short() const { return hooks.interrupt != nullptr && hooks.interrupt->is_set(); }
   DoneSteps* done(int rank) const { return hooks.done == nullptr ? nullptr : hooks.done + (rank - first_rank); }
   TrainingPosition start() const { return hooks.resume == nullptr ? TrainingPosition{} : hooks.resume->position(); }
-  /// That goes on, or begins.
-  std::string training() const {
-    const std::string before = hooks.resume == nullptr ? "" : hooks.resume->manifest().training;
-    return before.empty() ? new_training() : before;
-  }
   bool computes() const { return !setup.config.emulate.compute_tflops.has_value(); }
   bool wants_parameters() const { return computes() && (setup.config.train.params_digest || hooks.keep_parameters); }
 };
@@ -88,17 +81,6 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
   }
 }
 
-/// Moments of the training that is resumed; none without one.
-Masters::Moments moments_of(const Checkpoint* resume) {
-  if (resume == nullptr) return {};
-  const auto from = [resume](State state) -> model::FillParameter {
-    return [resume, state](int parameter, std::int64_t begin, std::span<float> out) {
-      resume->read(state, parameter, begin, out);
-    };
-  };
-  return {from(State::first_moment), from(State::second_moment)};
-}
-
 /// One rank, from its first parameter to its last.
 void run_rank(const Shared& shared, backend::RankContext& context, Measurement& result) {
   const Setup& p = shared.setup;
@@ -106,15 +88,18 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   executor.start_at(shared.start());
   std::optional<CheckpointSaver> saver;
   if (shared.computes() && !p.config.checkpoint.folder.empty()) {
-    saver.emplace(p, context.rank, executor, shared.checkpoints,
-                  context.rank == 0 ? shared.batches.digest() : std::nullopt, shared.training(), shared.start());
+    saver.emplace(p, context, executor.masters(), shared.start());
   }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
   std::int64_t step = 0;
   std::optional<PoolStatistics> memory, host_memory;  // of the steps, without what bringing the parameters home needs
   try {
-    executor.initialize(shared.fill, shared.fill_threads, moments_of(shared.hooks.resume));
+    if (shared.hooks.resume != nullptr) {
+      shared.hooks.resume->load(p.plan, context.rank, executor.masters());
+    } else {
+      executor.initialize(shared.fill, shared.fill_threads);
+    }
     context.world.barrier();
     for (; step < shared.total_steps() && !shared.board.stops_before(context.rank, step); ++step) {
       if (step == shared.warmup()) {
@@ -137,8 +122,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
     if (context.rank == shared.first_rank && shared.hooks.steps_over) shared.hooks.steps_over();
     if (saver) {
       saver->finish(step);
-      context.world.barrier();  // now every rank's file is there, or none of them goes on
-      if (context.rank == 0) result.checkpoints = saver->complete();
+      if (context.rank == 0) result.checkpoints = saver->completed();
     }
     if (shared.wants_parameters()) bring_parameters(shared, context.rank, executor, result);
   } catch (...) {
@@ -223,23 +207,11 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     model::initialize_parameter(setup.plan.shapes.parameters[parameter], config.train.seed, begin,
                                 begin + static_cast<std::int64_t>(out.size()), out.data());
   };
-  const auto resumed = [&](int parameter, std::int64_t begin, std::span<float> out) {
-    hooks.resume->read(State::parameter, parameter, begin, out);
-  };
-  std::unique_ptr<CheckpointBoard> checkpoints;
-  if (session == nullptr) {
-    checkpoints = std::make_unique<ThreadCheckpointBoard>();
-  } else {
-    checkpoints = std::make_unique<ChannelCheckpointBoard>(session->control());
-  }
-  const model::FillParameter fill = hooks.resume != nullptr ? model::FillParameter(resumed)
-                                    : hooks.fill            ? hooks.fill
-                                                            : model::FillParameter(initial);
+  const model::FillParameter fill = hooks.fill ? hooks.fill : model::FillParameter(initial);
   std::atomic<std::int64_t> fewest_steps = total;
   const int first_rank = session == nullptr ? 0 : session->control().rank();
   const int ranks_here = session == nullptr ? ranks : session->placement().local_ranks;
-  const Shared shared{
-      setup, batches, hooks, fill, *board, *checkpoints, fewest_steps, first_rank, fill_threads(ranks_here)};
+  const Shared shared{setup, batches, hooks, fill, *board, fewest_steps, first_rank, fill_threads(ranks_here)};
 
   Measurement result;
   result.began_at = shared.start();

@@ -9,7 +9,6 @@
 #include "backend/backend.h"
 #include "engine/byte_dataset.h"
 #include "engine/checkpoint.h"
-#include "engine/checkpoint_folder.h"
 #include "engine/op_runner.h"
 #include "engine/rank_outcome.h"
 #include "engine/setup.h"
@@ -35,7 +34,7 @@ struct RunHooks {
   /// Initial parameters; empty: model/initialize.h with train.seed.
   model::FillParameter fill;
   /// A training that the run goes on with, instead of `fill`: parameters, moments, the number of the next step and
-  /// sample. It is of the setup's model, and must outlive the run.
+  /// sample. It was saved under the setup's plan, and must outlive the run.
   const Checkpoint* resume = nullptr;
   /// Whether Measurement::parameters is wanted: the whole model in fp32, in rank 0's host memory.
   bool keep_parameters = false;

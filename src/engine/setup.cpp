@@ -28,7 +28,7 @@ Setup set_up(const config::RunConfig& config) {
   s.pool_bytes = checked_sum(s.memory.reserved, Masters::collection_bytes(s.plan));
   s.host_bytes = Executor::recording_bytes(s.schedules, config.train.steps);
   if (!config.emulate.compute_tflops) {
-    s.host_bytes += Masters::staging_bytes(s.plan) + Masters::whole_bytes(s.plan) + Masters::saving_bytes(config);
+    s.host_bytes += Masters::staging_bytes(s.plan) + Masters::whole_bytes(s.plan);
   }
   return s;
 }

@@ -10,17 +10,16 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split)
   const std::int64_t rows = batch.rows();
   const std::int64_t head_dim = model.head_size(), queries = model.heads * head_dim, keys = model.kv_heads * head_dim;
   const DType dtype = batch.dtype, gradients = batch.gradient_dtype;
-  qkv_ = {rows, model.width, {queries, keys, keys}, dtype, gradients, model.fused_projections};
-  gate_up_ = {rows, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections};
+  qkv_ = {rows, model.width, {queries, keys, keys}, dtype, gradients};
+  gate_up_ = {rows, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients};
   output_ = {rows, queries, model.width, dtype, gradients};
   contract_ = {rows, model.ffn_width, model.width, dtype, gradients};
-  attention_ = {batch.batch, batch.seq_len, model.heads,    model.kv_heads,
-                head_dim,    dtype,         qkv_.stride(0), qkv_.stride(1)};
+  attention_ = {batch.batch, batch.seq_len, model.heads, model.kv_heads, head_dim, dtype};
   at_.qkv = at_.norm1 + 1;
-  at_.output = at_.qkv + qkv_.weights();
+  at_.output = at_.qkv + qkv_.products().size();
   at_.norm2 = at_.output + 1;
   at_.gate_up = at_.norm2 + 1;
-  at_.down = at_.gate_up + gate_up_.weights();
+  at_.down = at_.gate_up + gate_up_.products().size();
 }
 
 Block::Saved Block::carve_saved(std::byte* memory) const {
@@ -147,7 +146,6 @@ void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, cons
   gate_up_.forward(kernels, normed, p.subspan(at_.gate_up), saved.gate_up);
   if (call.output == nullptr) return;  // recomputation: only what backward needs
   kernels.swiglu({.shape = {batch_.rows(), model_.ffn_width, batch_.dtype},
-                  .stride = gate_up_.stride(0),
                   .gate = saved.gate_up[0],
                   .up = saved.gate_up[1],
                   .y = work.product});
@@ -243,7 +241,6 @@ void Block::contraction_backward(backend::Kernels& kernels, const ModuleCall& ca
 /// From the gradient of the product, which it replaces by the product.
 void Block::swiglu_backward(backend::Kernels& kernels, const Saved& saved, const BackwardWorkspace& work) const {
   kernels.swiglu_backward({.shape = {contract_.rows, model_.ffn_width, batch_.dtype},
-                           .stride = gate_up_.stride(0),
                            .d_y = work.d_product,
                            .gate = saved.gate_up[0],
                            .up = saved.gate_up[1],

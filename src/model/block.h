@@ -14,9 +14,7 @@
 namespace fsdpbench::model {
 
 /// One decoder block: h = x + wo(attention(rope(wq n1), rope(wk n1), wv n1)), y = h + w_down(silu(w_gate n2) * w_up n2)
-/// with n1 = norm(x), n2 = norm(h). Parameters as plan/model_shapes.h lists them. With model.fused_projections wq, wk
-/// and wv are one matrix, and w_gate and w_up: then one product each gives q, k and v, and gate and up, side by side in
-/// rows of one tensor, where the other kernels find them.
+/// with n1 = norm(x), n2 = norm(h). Parameters as plan/model_shapes.h lists them.
 ///
 /// Saved are the results of matrix products and attention (q, k, v, attention's output and log-sum-exp, h, gate, up)
 /// and the norms' statistics. What elementwise kernels give back at memory speed (n1, n2, the SwiGLU product) is

@@ -52,15 +52,7 @@ void initialize_parameter(const plan::ParameterShape& parameter, std::uint64_t s
     case plan::Initialization::zeros: std::fill_n(target, end - begin, 0.0F); return;
     case plan::Initialization::normal: break;
   }
-  if (parameter.joined.empty()) return fill(seed, parameter.number, parameter.deviation, begin, end, target);
-  const std::int64_t of_row = parameter.numel() / parameter.rows() * parameter.parts;
-  std::int64_t first = 0;
-  for (const plan::JoinedRows& one : parameter.joined) {
-    const std::int64_t last = first + one.rows * of_row;
-    const std::int64_t from = std::max(begin, first), to = std::min(end, last);
-    if (from < to) fill(seed, one.number, parameter.deviation, from - first, to - first, target + (from - begin));
-    first = last;
-  }
+  fill(seed, parameter.number, parameter.deviation, begin, end, target);
 }
 
 }  // namespace fsdpbench::model

@@ -10,7 +10,7 @@ namespace fsdpbench::model {
 
 /// Fills `target` with the initial values of elements [begin, end) of a parameter, the whole of it. An element's value
 /// depends only on the seed, the parameter's number (plan::ParameterShape) and the element's index within it: a rank
-/// fills its own shard, and every sharding starts from the same model. What is joined has the values of its parts.
+/// fills its own shard, and every sharding starts from the same model.
 void initialize_parameter(const plan::ParameterShape& parameter, std::uint64_t seed, std::int64_t begin,
                           std::int64_t end, float* target);
 

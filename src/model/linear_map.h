@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -79,8 +78,7 @@ struct LinearMap {
   }
 };
 
-/// N maps of one input: each a product with a weight and a tensor of its own, or (model.fused_projections) all of them
-/// one product with one weight, whose rows are theirs one after another, and whose output has theirs side by side.
+/// N maps of one input: each a product with a weight and a tensor of its own.
 template <std::size_t N>
 class MapsOfOneInput {
  public:
@@ -88,43 +86,22 @@ class MapsOfOneInput {
 
   MapsOfOneInput() = default;
   MapsOfOneInput(std::int64_t rows, std::int64_t in, const std::array<std::int64_t, N>& outs, DType dtype,
-                 DType gradient_dtype, bool joined)
-      : outs_(outs), joined_(joined) {
-    const std::int64_t all = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
-    if (joined) products_ = {{rows, in, all, dtype, gradient_dtype, all}};
-    if (joined) return;
+                 DType gradient_dtype) {
     for (const std::int64_t out : outs) products_.push_back({rows, in, out, dtype, gradient_dtype, out});
   }
 
   const std::vector<LinearMap>& products() const { return products_; }
-  /// Weights, of which a module has one for each product, in their order.
-  std::size_t weights() const { return products_.size(); }
-  /// Elements from one row of output `map` to the next; of a gradient's, too.
-  std::int64_t stride(std::size_t map) const { return joined_ ? products_.front().out : outs_[map]; }
   double flops() const {
     double flops = 0;
     for (const LinearMap& product : products_) flops += product.flops();
     return flops;
   }
   std::int64_t input_bytes() const { return products_.front().input_bytes(); }
-  /// Bytes of output `map` if it has its own tensor, or of all outputs if they share one.
-  std::int64_t output_bytes(std::size_t map) const { return products_[joined_ ? 0 : map].output_bytes(); }
 
   /// The outputs, or their gradients.
   Tensors take(Arena& arena) const {
     Tensors tensors{};
-    if (joined_) return in(arena.take(output_bytes(0)));
-    for (std::size_t map = 0; map < N; ++map) tensors[map] = arena.take(output_bytes(map));
-    return tensors;
-  }
-  /// Those of joined maps in one tensor that lies at `memory`; null if that is.
-  Tensors in(std::byte* memory) const {
-    Tensors tensors{};
-    std::int64_t first = 0;
-    for (std::size_t map = 0; map < N && memory != nullptr; ++map) {
-      tensors[map] = memory + first * size_of(products_.front().dtype);
-      first += outs_[map];
-    }
+    for (std::size_t map = 0; map < N; ++map) tensors[map] = arena.take(products_[map].output_bytes());
     return tensors;
   }
 
@@ -149,8 +126,6 @@ class MapsOfOneInput {
   }
 
  private:
-  std::array<std::int64_t, N> outs_{};
-  bool joined_ = false;
   std::vector<LinearMap> products_;
 };
 

@@ -33,6 +33,7 @@ std::string_view key_without_kernels(const config::Model& model) {
   if (model.attention_sinks) return "model.attention_sinks";
   if (model.attention_window > 0) return "model.attention_window";
   if (model.experts > 0) return "model.experts";
+  if (model.fused_projections) return "model.fused_projections";
   if (model.freezes()) return model.lora_rank > 0 ? "model.lora_rank" : "model.trainable";
   return {};
 }
@@ -197,7 +198,7 @@ plan::ModuleSizes Outline::block(std::int64_t layer) const {
   if (shared_width > 0) {
     take_shared(backward);
     backward.take(tensor(shared_width));
-    if (!(apart && experts_.overlap == config::ExpertOverlap::both)) backward.rewind(behind_weights);
+    backward.rewind(behind_weights);
   }
   take_expanded(backward);
   backward.take(inner);

@@ -101,16 +101,9 @@ void set_expert_parts(const config::Model& model, BatchShape batch, const plan::
   const std::int64_t to_each = ceil_div(experts.sent_rows(model, rows), experts.ranks);
   const ModulePart dispatch{0, Exchange::dispatch, to_each * model.width, batch.dtype},
       combine{0, Exchange::combine, dispatch.count, batch.dtype}, none;
-  ModulePart beside;
-  beside.beside = true;
-  using Overlap = config::ExpertOverlap;
   const auto of_pass = [&](Pass pass) {
     const bool back = pass == Pass::backward;
-    const std::vector<double> flops = work.block_flops(pass).expert_parts(back, work.overlap);
-    const bool both = work.overlap == Overlap::both, combines = work.overlap == Overlap::combine && !back;
-    std::vector<ModulePart> all = both       ? parts(flops, {dispatch, beside, combine, beside, none})
-                                  : combines ? parts(flops, {dispatch, combine, beside, none})
-                                             : parts(flops, {dispatch, combine, none});
+    std::vector<ModulePart> all = parts(work.block_flops(pass).expert_parts(back), {dispatch, combine, none});
     if (experts.told && !back) all.front().told = model.experts / experts.ranks;
     if (pass == Pass::recompute && !experts.repeats) {
       for (ModulePart& part : all) part.exchange = Exchange::none, part.count = 0;

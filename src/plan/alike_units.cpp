@@ -73,18 +73,4 @@ std::string module_names(const Plan& plan, const AlikeUnits& units) {
       units.count);
 }
 
-std::string parameter_name(const Plan& plan, const AlikeUnits& units, int parameter) {
-  const ParameterShape& named = plan.shapes.parameters[parameter];
-  if (units.count == 1) return named.name;
-  const std::string& module = shape(plan, named.module).name;
-  // Experts (mesh.expert) have no modules; their blocks are one by one.
-  const auto each = std::max(1, static_cast<int>(modules(plan, units.first).size()));
-  const int index = shape(plan, named.module).index;
-  const int last = index + each * (units.count - 1);
-  const std::string indices = each == 1          ? fmt::format("{}-{}", index, last)
-                              : units.count == 2 ? fmt::format("{},{}", index, last)
-                                                 : fmt::format("{},{}…{}", index, index + each, last);
-  return module.substr(0, module.rfind('.') + 1) + indices + named.name.substr(module.size());
-}
-
 }  // namespace fsdpbench::plan

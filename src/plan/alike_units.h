@@ -24,8 +24,5 @@ std::vector<AlikeUnits> alike_units(const Plan& plan);
 std::string unit_names(const Plan& plan, const AlikeUnits& units);
 /// "embedding, head", "blocks.0-31 x 32", "blocks.0-1 … blocks.30-31 x 16".
 std::string module_names(const Plan& plan, const AlikeUnits& units);
-/// The name of a parameter of the first unit, in all of them: "blocks.0-31.wq"; "blocks.1,3…31.norm1" where
-/// each holds two blocks.
-std::string parameter_name(const Plan& plan, const AlikeUnits& units, int parameter);
 
 }  // namespace fsdpbench::plan

@@ -26,38 +26,23 @@ class Shapes {
     parameter.module = module;
     parameter.initialization = initialization;
     parameter.deviation = deviation;
-    parameter.number = number_++;
+    parameter.number = index;
     result_.parameters.push_back(std::move(parameter));
     owner.parameters.push_back(index);
     return index;
   }
-  /// One that has the rows of all `joined`, which are named and counted as if they were parameters. Its own number is
-  /// that of the first.
-  void add_joined(int module, const std::string& name, std::vector<std::int64_t> shape, Initialization initialization,
-                  std::vector<JoinedRows> joined) {
-    const int first = number_;
-    const int index = add_parameter(module, name, std::move(shape), initialization);
-    number_ = first;
-    for (JoinedRows& rows : joined) {
-      rows.name = result_.modules[module].name + "." + rows.name;
-      rows.number = number_++;
-    }
-    result_.parameters[index].joined = std::move(joined);
-  }
   void share_parameter(int module, int parameter) { result_.modules[module].parameters.push_back(parameter); }
   int parameter_count() const { return static_cast<int>(result_.parameters.size()); }
-  /// Adapters beside the matrix `name`. Their numbers are apart: those of all others are what they are without.
+  /// Adapters beside the matrix `name`.
   void add_adapters(int module, const std::string& name, std::int64_t rank) {
     const std::string whole = result_.modules[module].name + "." + name;
     const auto of = std::ranges::find(result_.parameters, whole, &ParameterShape::name);
     const std::int64_t out = of->shape[0], in = of->shape[1];
-    const int number = std::exchange(number_, adapter_number_);
     // The variance of PEFT's kaiming_uniform_(a=sqrt(5)).
     const auto deviation = static_cast<float>(1 / std::sqrt(3.0 * static_cast<double>(in)));
     add_parameter(module, name + ".lora_down", {rank, in}, Initialization::normal, deviation);
     add_parameter(module, name + ".lora_up", {out, rank}, Initialization::zeros);
     for (int i = 1; i <= 2; ++i) (result_.parameters.end() - i)->adapter = true;
-    adapter_number_ = std::exchange(number_, number);
   }
   /// All parameters from `first` on have a row per expert.
   void mark_experts(int first) {
@@ -67,8 +52,6 @@ class Shapes {
 
  private:
   ModelShapes result_;
-  int number_ = 0;
-  int adapter_number_ = 1 << 24;
 };
 
 /// The parameters of one decoder, module by module.
@@ -112,20 +95,10 @@ class DecoderShapes {
     add(name, std::move(shape), Initialization::normal, deviation);
     if (m_.bias) add(name + "_bias", std::move(bias), Initialization::zeros);
   }
-  /// Maps from the residual stream, with biases if there are any, as one.
-  void joined(const std::string& name, const std::vector<JoinedRows>& maps) {
-    std::int64_t rows = 0;
-    for (const JoinedRows& map : maps) rows += map.rows;
-    shapes_.add_joined(module_, name, {rows, m_.width}, Initialization::normal, maps);
-    if (!m_.bias) return;
-    std::vector<JoinedRows> biases = maps;
-    for (JoinedRows& bias : biases) bias.name += "_bias";
-    shapes_.add_joined(module_, name + "_bias", {rows}, Initialization::zeros, std::move(biases));
-  }
   void attention() {
     const std::int64_t queries = m_.heads * m_.head_size(), keys = m_.kv_heads * m_.head_size();
     if (m_.fused_projections) {
-      joined("wqkv", {{"wq", queries}, {"wk", keys}, {"wv", keys}});
+      linear("wqkv", {queries + 2 * keys, m_.width});
     } else {
       linear("wq", {queries, m_.width});
       linear("wk", {keys, m_.width});
@@ -145,10 +118,8 @@ class DecoderShapes {
     if (m_.experts > 0) linear("router", {m_.experts, m_.width});
     const int first = shapes_.parameter_count();
     const bool gated = m_.feed_forward == config::FeedForward::gated;
-    if (gated && m_.fused_projections && m_.experts > 0) {
+    if (gated && m_.fused_projections) {
       linear("w_gate_up", shape(2 * m_.ffn_width, m_.width));
-    } else if (gated && m_.fused_projections) {
-      joined("w_gate_up", {{"w_gate", m_.ffn_width}, {"w_up", m_.ffn_width}});
     } else {
       if (gated) linear("w_gate", shape(m_.ffn_width, m_.width));
       linear("w_up", shape(m_.ffn_width, m_.width));
@@ -161,7 +132,7 @@ class DecoderShapes {
     const std::int64_t inner = m_.shared_width();
     const bool gated = m_.feed_forward == config::FeedForward::gated;
     if (gated && m_.fused_projections) {
-      joined("shared_gate_up", {{"shared_gate", inner}, {"shared_up", inner}});
+      linear("shared_gate_up", {2 * inner, m_.width});
     } else {
       if (gated) linear("shared_gate", {inner, m_.width});
       linear("shared_up", {inner, m_.width});
@@ -234,38 +205,10 @@ std::int64_t ModelShapes::parameter_count() const {
   return count;
 }
 
-std::int64_t ModelShapes::part_count() const {
-  std::int64_t count = 0;
-  for (const ParameterShape& parameter : parameters) count += parameter.numel();
-  return count;
-}
-
 ParameterShape::Run ParameterShape::run_of(std::int64_t element) const {
-  if (joined.empty()) {
-    std::int64_t n = 1;
-    for (std::size_t d = split; d < shape.size(); ++d) n *= shape[d];
-    return {element / n * n, n};
-  }
-  const std::int64_t of_row = numel() / rows();
-  Run run;
-  for (const JoinedRows& one : joined) {
-    run = {run.first + run.count, one.rows * of_row};
-    if (element < run.first + run.count) break;
-  }
-  return run;
-}
-
-std::vector<std::int64_t> ParameterShape::whole_shape() const {
-  std::vector<std::int64_t> whole = shape;
-  if (parts > 1) whole[split] *= parts;
-  return whole;
-}
-
-ParameterShape::InPart ParameterShape::in_part(std::int64_t element) const {
-  if (parts == 1) return {0, element, numel() - element};
-  const Run run = run_of(element / parts);
-  const std::int64_t within = element - run.first * parts, at = within % run.count;
-  return {static_cast<int>(within / run.count), run.first + at, run.count - at};
+  std::int64_t n = 1;
+  for (std::size_t d = split; d < shape.size(); ++d) n *= shape[d];
+  return {element / n * n, n};
 }
 
 config::Model tensor_part(const config::Model& model, int tensor) {

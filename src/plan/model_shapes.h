@@ -22,13 +22,6 @@ struct ModuleShape {
 /// Initial values of a parameter; see model/initialize.h.
 enum class Initialization : std::uint8_t { ones, zeros, normal };
 
-/// Rows of a parameter that joins several: those that are a parameter of their own where projections are separate.
-struct JoinedRows {
-  std::string name;       ///< "blocks.3.wk"
-  std::int64_t rows = 0;  ///< of a tensor rank's part
-  int number = 0;         ///< as ParameterShape::number
-};
-
 struct ParameterShape {
   std::string name;                 ///< "blocks.3.attention.wq"
   std::vector<std::int64_t> shape;  ///< row-major; linear weights are [out, in] as in PyTorch. Of a tensor rank's part
@@ -37,10 +30,7 @@ struct ParameterShape {
   float deviation = 0.02F;  ///< of `normal`
   int parts = 1;            ///< ranks that split it, along dimension `split`; 1: each has all of it
   int split = 0;
-  int number = 0;  ///< its canonical index where projections are separate: what its initial values are drawn by
-  /// model.fused_projections: whose rows these are, one after another. If ranks split the parameter, each has its
-  /// rows of each of them. Empty: nothing is joined here.
-  std::vector<JoinedRows> joined{};
+  int number = 0;           ///< its canonical index but for adapters: what its initial values are drawn by
   bool of_experts = false;  ///< dimension 0 counts the experts of a block
   bool adapter = false;     ///< of model.lora_rank
   bool frozen = false;      ///< has no gradient
@@ -53,7 +43,6 @@ struct ParameterShape {
   }
   /// Elements of all parts together.
   std::int64_t whole_numel() const { return numel() * parts; }
-  std::vector<std::int64_t> whole_shape() const;
   /// Rows that dim-0 sharding splits.
   std::int64_t rows() const { return shape.front(); }
   /// Elements [first, first + count) of a part lie side by side in the whole parameter, where those of all parts begin
@@ -70,14 +59,6 @@ struct ParameterShape {
     const Run run = run_of(element);
     return run.first * parts + part * run.count + element - run.first;
   }
-  /// Place of element `element` of the whole parameter: in part `part` as `element`, and `count` of its neighbours,
-  /// itself the first, beside it.
-  struct InPart {
-    int part = 0;
-    std::int64_t element = 0;
-    std::int64_t count = 0;
-  };
-  InPart in_part(std::int64_t element) const;
 };
 
 /// Modules in forward order, parameters in canonical order (the order of digests and checkpoints).
@@ -86,8 +67,7 @@ struct ModelShapes {
   std::vector<ModuleShape> modules;
   std::vector<ParameterShape> parameters;
   std::int64_t parameter_count() const;  ///< of the whole model
-  std::int64_t part_count() const;       ///< of one tensor rank
-  std::int64_t trained_count() const;    ///< of those, what is not frozen
+  std::int64_t trained_count() const;    ///< of one tensor rank, what is not frozen
   /// The first module that has a parameter which trains: no gradient goes below it.
   int first_trained() const;
 };
@@ -103,7 +83,7 @@ struct ModelShapes {
 /// learned table of positions [P, D] is the embedding's second parameter.
 ///
 /// With model.fused_projections wqkv [(H + 2 K)*hd, D] is in the place of wq, wk and wv, and w_gate_up [2 F, D] in that
-/// of w_gate and w_up: their rows one after another (of experts, each expert's). Initial values are theirs.
+/// of w_gate and w_up: their rows one after another (of experts, each expert's).
 ///
 /// With model.lora_rank = r a block has two adapters behind all else for each of its products, in their order: down [r,
 /// in], normal, and up [out, r], zero: at first nothing is added.

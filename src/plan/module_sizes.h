@@ -16,7 +16,6 @@ struct ExpertSplit {
   double imbalance = 1;  ///< rows that come to the busiest rank's experts, from all ranks, over one rank's visits
   bool told = false;     ///< the host waits for the numbers of rows (mesh.expert_sync)
   bool repeats = true;   ///< a recomputation exchanges rows again; false: what came is kept (fsdp.checkpoint_keeps)
-  config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< of the shared expert, if there is one
   config::ExpertRows rows = config::ExpertRows::each_expert;
 
   /// Ranks on which a token's experts are, on average, where each is chosen independently of the others: of E ranks
@@ -51,7 +50,6 @@ struct ModulePart {
   /// none. Without an exchange: the host waits for those that a forward was told, which the device has kept.
   std::int64_t told = 0;
   bool of_context = false;  ///< it is with the ranks that split the sequence (mesh.context): keys and values
-  bool beside = false;      ///< needs nothing of the exchange before it, and is computed beside it
   /// Bytes of the buffer, if it has more than what is exchanged: keys and values beside their gradients. 0:
   /// `count`s.
   std::int64_t room = 0;

@@ -67,7 +67,6 @@ class DecoderWork {
       work.products.push_back({rows_, wide * m_.shared_width(), m_.width, into, into});
       work.products.push_back({rows_, m_.width, m_.shared_width()});
       work.shared_products = 2;
-      work.overlap = split_.overlap;
     }
     // The router's gradient wants what the routed experts gave.
     work.kept_products = m_.experts > 0 && m_.shared_experts == 0 ? 0 : 1;
@@ -309,13 +308,12 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
   const bool contracts = pass != Pass::recompute || kept_products == 0;
   if (contracts || shared_products > 0) flops.contracting = product(last);
   if (shared_products == 0) return flops;
-  flops.shared_expanding = product(shared);
-  if (contracts) flops.shared_contracting = product(shared + 1);
+  flops.shared = product(shared) + (contracts ? product(shared + 1) : 0);
   return flops;
 }
 
 std::vector<double> ModuleWork::expert_parts(Pass pass) const {
-  return block_flops(pass).expert_parts(pass == Pass::backward, overlap);
+  return block_flops(pass).expert_parts(pass == Pass::backward);
 }
 
 double ModuleWork::share(Pass pass, int part) const {
@@ -330,18 +328,8 @@ double ModuleWork::share(Pass pass, int part) const {
   return parts[part] / flops.total();
 }
 
-std::vector<double> BlockFlops::expert_parts(bool backward, config::ExpertOverlap overlap) const {
-  const double tokens = projections + attention + routing, experts = expanding + contracting,
-               shared = shared_expanding + shared_contracting;
-  switch (overlap) {
-    case config::ExpertOverlap::none: break;
-    case config::ExpertOverlap::combine:
-      if (backward) break;
-      return {tokens, experts, shared, 0};
-    case config::ExpertOverlap::both:
-      if (backward) return {0, shared_contracting, experts, shared_expanding, tokens};
-      return {tokens, shared_expanding, experts, shared_contracting, 0};
-  }
+std::vector<double> BlockFlops::expert_parts(bool backward) const {
+  const double tokens = projections + attention + routing, experts = expanding + contracting;
   return backward ? std::vector<double>{shared, experts, tokens} : std::vector<double>{tokens + shared, experts, 0};
 }
 
@@ -452,7 +440,6 @@ ExpertSplit expert_split(const config::RunConfig& config) {
   using config::CheckpointKeeps;
   const CheckpointKeeps keeps = config.fsdp.checkpoint_keeps;
   split.repeats = keeps == CheckpointKeeps::nothing || keeps == CheckpointKeeps::all_but_feed_forward;
-  split.overlap = mesh.expert_overlap;
   split.rows = mesh.expert_rows;
   return split;
 }

@@ -61,14 +61,11 @@ struct BlockFlops {
   double expanding = 0;    ///< feed-forward but for its last product
   double contracting = 0;  ///< that one
   double routing = 0;      ///< mesh.expert: the router's product, which is then not in `expanding`
-  double shared_expanding = 0, shared_contracting = 0;  ///< mesh.expert: those of the shared expert
+  double shared = 0;       ///< mesh.expert: the shared expert's products
 
-  double total() const {
-    return projections + attention + expanding + contracting + routing + shared_expanding + shared_contracting;
-  }
-  /// Before the rows go to their experts, there, and after they came back: forward and recomputation; backward. What
-  /// `overlap` computes beside an exchange is a part of its own behind that.
-  std::vector<double> expert_parts(bool backward, config::ExpertOverlap overlap) const;
+  double total() const { return projections + attention + expanding + contracting + routing + shared; }
+  /// Before the rows go to their experts, there, and after they came back: forward and recomputation; backward.
+  std::vector<double> expert_parts(bool backward) const;
   /// Up to the gather of keys and values, and after it; backward: up to that gather, attention, after the sum of their
   /// gradients.
   std::vector<double> gathered_parts(bool backward) const;
@@ -90,9 +87,8 @@ struct ModuleWork {
   Passes forward, recompute, backward;
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
   bool by_experts = false;    ///< mesh.expert above 1: its parts are those between the exchanges of rows
-  config::ExpertOverlap overlap = config::ExpertOverlap::none;  ///< by_experts, where there is a shared one
-  bool by_context = false;  ///< mesh.context above 1: its parts are those between exchanges of keys and values
-  bool by_tokens = false;   ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)
+  bool by_context = false;    ///< mesh.context above 1: its parts are those between exchanges of keys and values
+  bool by_tokens = false;  ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)
 
   double forward_flops() const;
   double recompute_flops() const;

@@ -172,18 +172,6 @@ void open_simulation(Cell& cell) {
   }
 }
 
-/// A training that goes on with other data is allowed, and no continuation.
-void note_other_data(const engine::Checkpoint& resume, const engine::ByteDataset& data,
-                     std::vector<std::string>& notes) {
-  const std::optional<engine::DataDigest>& before = resume.manifest().data;
-  const std::optional<engine::DataDigest> now = data.digest();
-  if (!before || before == now) return;
-  notes.push_back(
-      fmt::format("the text of data.path is not what {} was trained on ({} then, {} now): the steps that "
-                  "follow are not those of a training that was not interrupted.",
-                  resume.folder().string(), format_bytes(before->bytes), format_bytes(now->bytes)));
-}
-
 }  // namespace
 
 config::RunConfig load_config(const std::string& profile, const std::vector<std::string>& overrides,
@@ -221,14 +209,13 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   check_open_files(cell.setup, local_ranks > 0 ? 1 : cell.setup.plan.mesh.ranks());
   check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   if (!config.checkpoint.resume.empty()) {
-    cell.resume =
-        std::make_unique<engine::Checkpoint>(config.checkpoint.resume, cell.setup.plan.shapes, config.train.optimizer);
+    cell.resume = std::make_unique<engine::Checkpoint>(config.checkpoint.resume);
+    cell.resume->check(config);
   }
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   cell.data = std::make_unique<engine::ByteDataset>(
       config.data.path.empty() ? default_data_path() : std::filesystem::path(config.data.path),
       decoder ? config.train.seq_len + 1 : config.model.in_features + config.model.out_features);
-  if (cell.resume) note_other_data(*cell.resume, *cell.data, cell.notes);
   return cell;
 }
 

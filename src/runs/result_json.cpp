@@ -252,10 +252,11 @@ Fields<ClockOfRank> declared() {
 template <>
 Fields<engine::SavedCheckpoint> declared() {
   using C = engine::SavedCheckpoint;
-  return {"Checkpoint", "A checkpoint ([checkpoint.md](checkpoint.md)).", "engine/checkpoint_folder.h", {
+  return {"Checkpoint", "A checkpoint ([checkpoint.md](checkpoint.md)).", "engine/checkpoint.h", {
     {"folder", &C::folder, "", "where it is"},
     {"steps", &C::steps, "", "that were done"},
     {"bytes", &C::bytes, "B", "of all files"},
+    {"ms", &C::ms, "ms", "that the training stood still for it"},
   }};
 }
 

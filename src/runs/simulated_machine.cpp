@@ -182,9 +182,8 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
 
 std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) const {
   const std::lock_guard lock(mutex_);
-  std::vector<plan::ModuleSizes>& known =
-      known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype, config.mesh.context,
-              config.mesh.expert, config.mesh.expert_overlap}];
+  std::vector<plan::ModuleSizes>& known = known_[{config.train.batch_per_rank, config.train.seq_len,
+                                                  config.fsdp.param_dtype, config.mesh.context, config.mesh.expert}];
   if (known.empty()) known = model::make_model(config, plan::model_shapes(config.model))->sizes();
   return known;
 }

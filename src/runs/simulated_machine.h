@@ -38,7 +38,7 @@ class ModelSizes {
   std::vector<plan::ModuleSizes> of(const config::RunConfig& config) const;
 
  private:
-  using Key = std::tuple<std::int64_t, std::int64_t, DType, std::int64_t, std::int64_t, config::ExpertOverlap>;
+  using Key = std::tuple<std::int64_t, std::int64_t, DType, std::int64_t, std::int64_t>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::vector<plan::ModuleSizes>> known_;
 };

@@ -16,7 +16,7 @@
 #include "account/statistics.h"
 #include "base/lane_pool.h"
 #include "base/memory_space.h"
-#include "engine/checkpoint_folder.h"
+#include "engine/checkpoint.h"
 #include "engine/run.h"
 #include "engine/setup.h"
 #include "hardware/gpu_health.h"

@@ -218,8 +218,8 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
         if (gradients.fresh) lifetimes.allocates.push_back(gradients.sharded);
       }
     }
-    if (!parts[i].beside) exchanges_.settle();
-    work.exchange = parts[i].beside ? kNoBuffer : exchange;
+    exchanges_.settle();
+    work.exchange = exchange;
     builder_.append(kind, at, work,
                     {.allocates = std::exchange(lifetimes.allocates, {}),
                      .frees = last ? lifetimes.frees : std::vector<BufferId>()});

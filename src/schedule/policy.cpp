@@ -12,7 +12,6 @@ Policy make_policy(const config::RunConfig& config) {
   policy.optimizer = config.train.optimizer;
   policy.clip = config.train.clip_norm > 0;
   policy.host_sync_after_layer = config.inject.host_sync_after_layer;
-  policy.separate_exchanges = config.mesh.expert_separate_comm;
   return policy;
 }
 

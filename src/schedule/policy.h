@@ -16,7 +16,6 @@ struct Policy {
   config::Optimizer optimizer = config::Optimizer::adamw;
   bool clip = false;
   std::int64_t host_sync_after_layer = -1;
-  bool separate_exchanges = true;  ///< rows of experts on a communicator of their own (mesh.expert_separate_comm)
 };
 
 /// The policy of a valid configuration.

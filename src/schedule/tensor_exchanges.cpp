@@ -34,8 +34,7 @@ void TensorExchanges::append(OpKind kind, int unit, int module, int index, const
                              BufferId buffer) {
   const int id = id_of_part(kind, module, index);
   const At at{.lane = Lane::tensor, .unit = unit, .module = module};
-  const Group rows = builder_.policy.separate_exchanges ? Group::expert : Group::shard;  // of the same ranks, if so
-  const Group group = part.of_experts() ? rows : part.of_context ? Group::context : Group::tensor;
+  const Group group = part.of_experts() ? Group::expert : part.of_context ? Group::context : Group::tensor;
   if (part.told > 0) {
     builder_.append(
         OpKind::expert_counts, at,

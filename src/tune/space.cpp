@@ -150,7 +150,6 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
   const config::Fsdp& fsdp = start.fsdp;
   const bool plain_checkpoints =
       !fsdp.checkpoint_reentrant && (options.computed || fsdp.checkpoint_keeps == config::CheckpointKeeps::nothing);
-  const auto one_expert_rank = [](const RunConfig& config) { return config.mesh.expert == 1; };
   const auto one_microbatch = [](const RunConfig& config) { return config.train.accumulate == 1; };
   return {
       {{"fsdp.preset"},
@@ -158,12 +157,6 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
        listed(options.any_engine ? config::fsdp_preset_names() : std::vector<std::string>())},
       {{"fsdp.strategy", "mesh.shard", "mesh.replicate"}, structure, meshes},
       {{"mesh.expert"}, structure, listed(options.computed ? expert_splits(start) : std::vector<std::string>())},
-      {{"mesh.expert_overlap"},
-       structure,
-       listed(start.model.shared_experts > 0 ? std::vector<std::string>{"none", "combine", "both"}
-                                             : std::vector<std::string>()),
-       true,
-       one_expert_rank},
       {{"fsdp.reshard_after_forward"}, structure, reshards},
       {{"fsdp.wrap"}, structure, wraps},
       {{"fsdp.head_unit"}, structure, listed({"false", "true"}), true},
@@ -193,10 +186,6 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
                "bytes:2GiB", "bytes:8GiB"})},
       {{"fsdp.reduce_scatter_buffers"}, order, listed({"1", "2", "3", "0"})},
       {{"fsdp.separate_reduce_scatter_comm"}, order, listed({"false", "true"})},
-      {{"mesh.expert_separate_comm"},
-       order,
-       listed(start.mesh.expert_separate_comm ? std::vector<std::string>()
-                                              : std::vector<std::string>{"false", "true"})},
   };
 }
 

@@ -251,11 +251,8 @@ TEST(Knobs, AreTheSettingsThatARunCouldTurn) {
   c.fsdp.reduce_dtype = DType::bf16;
   EXPECT_THAT(settings_of(c), ::testing::ElementsAre("fsdp.separate_reduce_scatter_comm=false"));
   c.mesh.expert = 2;
-  c.mesh.expert_separate_comm = false;
   c.fsdp.layout = config::Layout::per_param;
-  EXPECT_THAT(settings_of(c), AllOf(Contains("mesh.expert_separate_comm=true"), Not(Contains("fsdp.layout=flat"))));
-  c.mesh.expert_separate_comm = true;
-  EXPECT_THAT(settings_of(c), Not(Contains("mesh.expert_separate_comm=true")));
+  EXPECT_THAT(settings_of(c), Not(Contains("fsdp.layout=flat")));
   c.fsdp.strategy = config::Strategy::no_shard;
   EXPECT_THAT(knobs_of(c), ::testing::IsEmpty());
 }
@@ -266,7 +263,7 @@ TEST(Knobs, LiftedIsWhatACauseIsWithout) {
   c.fsdp.forward_prefetch = c.fsdp.backward_prefetch = {Prefetch::Mode::none, 1};
   c.fsdp.reduce_scatter_buffers = 2;
   c.fsdp.reduce_lane = config::ReduceLane::compute;
-  c.fsdp.separate_reduce_scatter_comm = c.mesh.expert_separate_comm = false;
+  c.fsdp.separate_reduce_scatter_comm = false;
   c.inject.host_sync_after_layer = 3;
   c.mesh.expert_sync = true;
   EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.forward_prefetch.mode, Prefetch::Mode::implicit);
@@ -274,7 +271,6 @@ TEST(Knobs, LiftedIsWhatACauseIsWithout) {
   EXPECT_EQ(lifted(Cause::all_gather_limit, c).fsdp.all_gather_limit.mode, config::AllGatherLimit::Mode::unlimited);
   EXPECT_EQ(lifted(Cause::reduce_scatter_buffers, c).fsdp.reduce_scatter_buffers, 0);
   EXPECT_TRUE(lifted(Cause::communicator_serialisation, c).fsdp.separate_reduce_scatter_comm);
-  EXPECT_TRUE(lifted(Cause::communicator_serialisation, c).mesh.expert_separate_comm);
   EXPECT_EQ(lifted(Cause::serialised, c).fsdp.reduce_lane, config::ReduceLane::reduce_scatter);
   EXPECT_EQ(lifted(Cause::host_sync, c).inject.host_sync_after_layer, -1);
   EXPECT_TRUE(lifted(Cause::host_sync, c).mesh.expert_sync) << "without experts it means nothing";

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -65,7 +64,7 @@ config::RunConfig tiny() {
 
 TEST(ExplainText, FoldsAlikeUnitsAndFitsATerminal) {
   const engine::Setup p = prepared(llama_405b());
-  const std::vector<std::string> lines = lines_of(explain_text(p, predict(p, {})));
+  const std::vector<std::string> lines = lines_of(explain_text(p));
   EXPECT_LT(lines.size(), 56U);
   for (const std::string& line : lines) EXPECT_LE(columns(line), 100) << line;
   EXPECT_THAT(lines.front(), StartsWith("llama3-405b: 406 B parameters in 127 units, 64 ranks"));
@@ -76,20 +75,13 @@ TEST(ExplainText, FoldsAlikeUnitsAndFitsATerminal) {
                                   "AG0* RS1 RS0 RSR"));
 }
 
-TEST(ExplainText, TheSummaryIsOneScreen) {
-  const engine::Setup p = prepared(llama_405b());
-  const std::vector<std::string> lines = lines_of(explain_summary(p, predict(p, {})));
-  EXPECT_LE(lines.size(), 24U);
-  for (const std::string& line : lines) EXPECT_LE(columns(line), 100) << line;
-}
-
 TEST(ExplainText, SaysThatAnOddVocabularyIsSlow) {
   config::RunConfig c = tiny();
   c.model.vocab = 50257;
   c.fsdp.param_dtype = DType::bf16;
   const auto text = [&] {
     const engine::Setup p = prepared(c);
-    return explain_text(p, predict(p, {}));
+    return explain_text(p);
   };
   EXPECT_THAT(text(), HasSubstr("Pad the vocabulary to 50304: rows of 50257 logits"));
   c.model.vocab = 50304;
@@ -100,7 +92,7 @@ TEST(ExplainText, SaysTheCommonMistakeAboutBytes) {
   config::RunConfig c = tiny();
   c.fsdp.reshard_after_forward.mode = config::ReshardAfterForward::Mode::always;
   const engine::Setup p = prepared(c);
-  EXPECT_THAT(explain_text(p, predict(p, {})),
+  EXPECT_THAT(explain_text(p),
               HasSubstr("1.500 times the bytes of data parallel. At one dtype, full_shard moves 1.5 times (not 2)"));
 }
 
@@ -130,48 +122,21 @@ TEST(ScheduleText, RefusesALayerThatIsNotThere) {
   }
 }
 
-TEST(Prediction, SaysWhyThereIsNone) {
-  config::RunConfig c = tiny();
-  const engine::Setup p = prepared(c);
-  EXPECT_THAT(prediction_text(predict(p, {})), HasSubstr("--tflops"));
-  EXPECT_THAT(prediction_text(predict(p, {.tflops = 1.0, .link_gb_per_s = {}, .link_latency_us = {}})),
-              HasSubstr("--link-gb-per-s"));
-  EXPECT_TRUE(fields<Prediction>().write(predict(p, {})).contains("reason"));
-  EXPECT_THAT(prediction_text(predict(p, {.tflops = 1e-6, .link_gb_per_s = 1.0, .link_latency_us = 1e9})),
-              Not(HasSubstr("none")));
-  c.mesh.ranks = 1 << 19;
-  EXPECT_THAT(prediction_text(predict(prepared(c), {.tflops = 1.0, .link_gb_per_s = 1.0, .link_latency_us = 1e9})),
-              HasSubstr("none, because at these rates its ops would take over 104 days"));
-  for (const double none : {-1.0, 0.0, 1e-300, 1e300, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_THROW(predict(p, {.tflops = none, .link_gb_per_s = {}, .link_latency_us = {}}), ConfigError);
-  }
-}
-
-TEST(Prediction, TakesGivenRatesBeforeThoseOfTheProfile) {
-  config::RunConfig c = tiny();
-  c.emulate = {1.0, 0.0, 1e-3};
-  const engine::Setup p = prepared(c);
-  const Prediction emulated = predict(p, {});
-  const Prediction given = predict(p, {.tflops = 2e-3, .link_gb_per_s = 2.0, .link_latency_us = {}});
-  EXPECT_NEAR(given.step->step_ms.value, 0.5 * emulated.step->step_ms.value, 1e-4);
-  EXPECT_EQ(fields<Prediction>().write(given)["tflops"], 2e-3);
-}
-
 TEST(ExplainText, SaysWhichAllGathersAreWasted) {
   config::RunConfig c = tiny();
   c.fsdp.layout = config::Layout::per_param;
   c.model.trainable = {config::Trainable::Mode::blocks, 2, 2};
   const engine::Setup p = prepared(c);
-  EXPECT_THAT(explain_text(p, predict(p, {})), HasSubstr("unit 1 is gathered, never used: backward prefetch goes by"));
-  const nlohmann::json wasted = explain_json(p, predict(p, {}))["wasted_gathers"];
+  EXPECT_THAT(explain_text(p), HasSubstr("unit 1 is gathered, never used: backward prefetch goes by"));
+  const nlohmann::json wasted = explain_json(p)["wasted_gathers"];
   ASSERT_EQ(wasted.size(), 1U);
   EXPECT_EQ(wasted[0]["waste"], "never_used");
   EXPECT_EQ(wasted[0]["unit"], "1");
   EXPECT_EQ(wasted[0]["bytes"], p.plan.units[2].layout.shard_numel * 4);
   c.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
   const engine::Setup off = prepared(c);
-  EXPECT_THAT(explain_text(off, predict(off, {})), Not(HasSubstr("never used")));
-  EXPECT_TRUE(explain_json(off, predict(off, {}))["wasted_gathers"].empty());
+  EXPECT_THAT(explain_text(off), Not(HasSubstr("never used")));
+  EXPECT_TRUE(explain_json(off)["wasted_gathers"].empty());
 }
 
 TEST(ExplainText, NamesTheRuleThatGathersExpertsTwice) {
@@ -184,14 +149,13 @@ TEST(ExplainText, NamesTheRuleThatGathersExpertsTwice) {
   c.fsdp.expert_unit = config::ExpertUnit::module;
   c.fsdp.activation_checkpointing = c.fsdp.recompute_frees = true;
   const engine::Setup p = prepared(c);
-  const std::string text = explain_text(p, predict(p, {}));
+  const std::string text = explain_text(p);
   EXPECT_THAT(text, HasSubstr("gathered twice in a row, once would do: a recomputation frees the experts"));
   EXPECT_THAT(text, HasSubstr("gathered, never used: a recomputation counts as a use"));
   EXPECT_THAT(text, HasSubstr("pytorch#164009"));
   c.fsdp.recompute_frees = false;
   const engine::Setup off = prepared(c);
-  EXPECT_THAT(explain_text(off, predict(off, {})),
-              ::testing::AllOf(Not(HasSubstr("never used")), Not(HasSubstr("twice"))));
+  EXPECT_THAT(explain_text(off), ::testing::AllOf(Not(HasSubstr("never used")), Not(HasSubstr("twice"))));
 }
 
 }  // namespace

@@ -53,6 +53,11 @@ class Explain(Program):
         self.assertIsInstance(json.loads(self.line("json")), dict)
         self.assertIn("memory", self.line("table").lower())
 
+    def exchanges(self, *settings: str) -> dict[str, int]:
+        """Kinds of the ops on the lane of ranks that split layers, with how many there are."""
+        lines = (line.split() for line in self.call("explain", self.profile, *settings, "--schedule").stdout.splitlines())
+        return Counter(line[3] for line in lines if len(line) > 3 and line[2] == "tensor")
+
     def test_ranks_that_split_layers(self) -> None:
         split = sets("mesh.ranks=8", "mesh.tensor=2")
         text = self.call("explain", self.profile, *split).stdout
@@ -63,20 +68,16 @@ class Explain(Program):
         told = json.loads(self.call("explain", self.profile, *split, "--format", "json").stdout)
         self.assertEqual({k: told["plan"][k] for k in ("ranks", "shard", "replicate", "tensor")},
                          {"ranks": 8, "shard": 4, "replicate": 1, "tensor": 2})
-        exchanges = [op for op in told["schedule"]["ops"] if op.get("group") == "tensor"]
-        self.assertEqual(len(exchanges), 1 + 4 * 4 + 2)
-        self.assertEqual({op["lane"] for op in exchanges}, {"tensor"})
+        self.assertEqual(self.exchanges(*split), {"tensor_all_reduce": 1 + 4 * 4 + 1, "tensor_all_gather": 1})
         tokens = [*split, *sets("mesh.sequence_parallel=true")]
         self.assertIn("x 2 that split layers and tokens", self.call("explain", self.profile, *tokens).stdout)
         less = json.loads(self.call("explain", self.profile, *tokens, "--format", "json").stdout)
-        kinds = Counter(op["kind"] for op in less["schedule"]["ops"] if op.get("group") == "tensor")
-        self.assertEqual(kinds, {"tensor_all_gather": 4 * 6 + 4, "tensor_reduce_scatter": 4 * 4 + 2,
-                                 "tensor_all_reduce": 4 + 1})
+        self.assertEqual(self.exchanges(*tokens), {"tensor_all_gather": 4 * 6 + 4, "tensor_reduce_scatter": 4 * 4 + 2,
+                                                   "tensor_all_reduce": 4 + 1})
         self.assertLess(less["memory"]["peak_bytes"]["activations"], told["memory"]["peak_bytes"]["activations"])
         self.assertIn("mesh.tensor = 2", self.error("accept", "cpu", *split))
 
     def test_views(self) -> None:
-        self.assertLess(len(self.line("summary").splitlines()), 24)
         layer = self.call("explain", "--schedule=blocks.2", self.profile).stdout
         self.assertIn("forward blocks.2", layer)
         self.assertNotIn("forward blocks.1", layer)
@@ -84,8 +85,6 @@ class Explain(Program):
         self.assertIn("nearest name is blocks.2", self.error("explain", self.profile, "--schedule=block.2"))
         self.assertIn("--schedule does not go with --format issue",
                       self.error("explain", self.profile, "--schedule", "--format", "issue"))
-        with_rates = self.call("explain", self.profile, "--tflops", "0.001", "--link-gb-per-s", "1").stdout
-        self.assertRegex(with_rates, r"step time +[\d.]+  \w+")
 
 
 if __name__ == "__main__":

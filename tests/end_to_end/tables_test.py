@@ -36,9 +36,8 @@ RECORDED = program.SOURCE / "tests/peer/recorded/traces-2.15.0"
 COMMANDS = [
     "run base.toml --set train.steps=3 --set emulate.compute_tflops=0.5 --set emulate.link_gb_per_s=0.5 --out ran --overwrite",
     "simulate llama3-8b --cluster dgx-h100 --ranks 64 --out far --overwrite", "compare run other", "doctor",
-    "explain llama3-8b", "explain llama3-8b --format summary",
-    "explain llama3-8b --cluster dgx-h100 --ranks 16", "explain --from run",
-    f"explain --hlo {program.SOURCE}/tests/fuzz/seeds/program.hlo.txt --cluster dgx-h100",
+    "explain llama3-8b",
+    "explain --from run", f"explain --hlo {program.SOURCE}/tests/fuzz/seeds/program.hlo.txt",
     f"simulate --hlo {program.SOURCE}/tests/fuzz/seeds/program.hlo.txt --cluster dgx-h100",
     "gate again --against run", "gate again --against run --verbose", "what-if run --link-scale 2",
     "expect llama3-8b --cluster dgx-h100 --ranks 8", "expect llama3-8b --cluster dgx-h100 --ranks 64 --measured 3600",

@@ -21,19 +21,6 @@ TEST(ByteDataset, ReadsAFile) {
   EXPECT_EQ(data.size(), 6);
   EXPECT_EQ(data.files(), 1);
   EXPECT_EQ(as_text(data.sample(0, 6)), "abcdef");
-  EXPECT_FALSE(data.truncated());
-}
-
-TEST(ByteDataset, IsKnownAgainByItsDigest) {
-  const TemporaryFolder folder;
-  const auto digest = [&](const std::string& content) {
-    return ByteDataset(folder.write("a.txt", content), 6).digest();
-  };
-  const std::optional<DataDigest> first = digest("abcdef");
-  ASSERT_TRUE(first);
-  EXPECT_EQ(first->bytes, 6);
-  EXPECT_EQ(digest("abcdef"), first);
-  EXPECT_NE(digest("abcdeg"), first);
 }
 
 TEST(ByteDataset, ReadsAFolderInTheOrderOfPathsWithoutBinaryHiddenAndBuiltFiles) {

@@ -78,62 +78,6 @@ TEST(ExpertParallel, AnExplicitPrefetchGathersBothGroupsOfTheNextBlock) {
                           "expert_combine blocks.0", "forward blocks.0/2", "forward blocks.1/0"));
 }
 
-/// Work that needs no rows is issued behind an exchange, whose end the next part waits for.
-TEST(ExpertParallel, ASharedExpertIsComputedBesideTheExchanges) {
-  const auto overlapping = [](config::ExpertOverlap overlap) {
-    return mixture([&](RunConfig& c) {
-      c.model.layers = 1;
-      c.model.shared_experts = 2;
-      c.mesh.expert_sync = false;
-      c.mesh.expert_overlap = overlap;
-    });
-  };
-  /// Parts and exchanges of the block, each with how many events of exchanges it waits for.
-  const auto parts = [&](config::ExpertOverlap overlap) {
-    const engine::Setup p = set_up(overlapping(overlap));
-    EXPECT_TRUE(schedule::check_schedules(p.schedules).empty());
-    std::vector<std::string> names;
-    std::vector<schedule::EventId> of_exchanges;
-    for (const Op& op : p.schedules.steady().ops) {
-      const bool pass = op.kind == OpKind::forward || op.kind == OpKind::backward;
-      if (op.exchanges_rows()) of_exchanges.push_back(op.record);
-      if (op.module != 1 || !(pass || op.exchanges_rows())) continue;
-      const bool after = std::ranges::any_of(op.waits, [&](const schedule::Wait& wait) {
-        return std::ranges::find(of_exchanges, wait.event) != of_exchanges.end();
-      });
-      names.push_back(schedule::op_name(p.plan, op) + (after && pass ? " waits" : ""));
-    }
-    return names;
-  };
-  using config::ExpertOverlap;
-  EXPECT_THAT(parts(ExpertOverlap::none),
-              ElementsAre("forward blocks.0/0", "expert_dispatch blocks.0", "forward blocks.0/1 waits",
-                          "expert_combine blocks.0", "forward blocks.0/2 waits",  //
-                          "backward blocks.0/0", "expert_dispatch blocks.0", "backward blocks.0/1 waits",
-                          "expert_combine blocks.0", "backward blocks.0/2 waits"));
-  EXPECT_THAT(parts(ExpertOverlap::combine),
-              ElementsAre("forward blocks.0/0", "expert_dispatch blocks.0", "forward blocks.0/1 waits",
-                          "expert_combine blocks.0", "forward blocks.0/2", "forward blocks.0/3 waits",  //
-                          "backward blocks.0/0", "expert_dispatch blocks.0", "backward blocks.0/1 waits",
-                          "expert_combine blocks.0", "backward blocks.0/2 waits"));
-  EXPECT_THAT(
-      parts(ExpertOverlap::both),
-      ElementsAre("forward blocks.0/0", "expert_dispatch blocks.0", "forward blocks.0/1", "forward blocks.0/2 waits",
-                  "expert_combine blocks.0", "forward blocks.0/3",
-                  "forward blocks.0/4 waits",  //
-                  "backward blocks.0/0", "expert_dispatch blocks.0", "backward blocks.0/1", "backward blocks.0/2 waits",
-                  "expert_combine blocks.0", "backward blocks.0/3", "backward blocks.0/4 waits"));
-  // 512 bytes at 0.1 GB/s: 5.12 us. In forward a gather shares the link, so that an exchange takes twice as long. At 1
-  // GFLOP/s the shared expert's smallest part takes 16 us, and hides the exchange that it is computed beside.
-  const double none = testing::median_step_ms(overlapping(ExpertOverlap::none)),
-               combine = testing::median_step_ms(overlapping(ExpertOverlap::combine)),
-               both = testing::median_step_ms(overlapping(ExpertOverlap::both));
-  const RunConfig c = overlapping(ExpertOverlap::none);
-  const double exchange = 512 / 0.1e9 * 1e3 + c.emulate.link_latency_us / 1e3;
-  EXPECT_NEAR(none - combine, 2 * exchange, 1e-6);
-  EXPECT_NEAR(none - both, (2 + 2 + 1 + 1) * exchange, 1e-6);
-}
-
 TEST(ExpertParallel, GroupsAreNeighboursAndThoseWithTheSameExperts) {
   const plan::Plan plan = set_up(mixture([](RunConfig& c) {
                             c.mesh = {8, 4, 2};
@@ -206,37 +150,6 @@ TEST(ExpertParallel, ImbalanceAndWaitsForCountsTakeTheirTime) {
     return set_up(mixture([&](RunConfig& c) { c.mesh.expert_imbalance = imbalance; })).memory.peak_occupied_total;
   };
   EXPECT_GT(kept(2), kept(1));
-}
-
-// pytorch/torchtitan 3369: one process group for rows and gathers.
-TEST(ExpertParallel, OnOneCommunicatorRowsStandBehindGathers) {
-  const auto on = [](bool separate) {
-    return set_up(mixture([&](RunConfig& c) {
-      c.mesh.expert = 4;
-      c.mesh.expert_separate_comm = separate;
-      c.mesh.expert_sync = false;
-      c.fsdp.forward_prefetch = {.mode = config::Prefetch::Mode::explicit_, .depth = 1};
-    }));
-  };
-  const engine::Setup own = on(true), one = on(false);
-  EXPECT_EQ(order(one), order(own)) << "the host issues the same";
-  for (const Op& op : one.schedules.steady().ops) {
-    EXPECT_TRUE(!op.exchanges_rows() || op.group() == plan::Group::shard);
-  }
-  const auto with_slow_gathers = [](bool separate) {
-    return testing::median_step_ms(mixture([&](RunConfig& c) {
-      c.model.width = 64;
-      c.mesh.expert = 4;
-      c.mesh.expert_separate_comm = separate;
-      c.mesh.expert_sync = false;
-      c.emulate.link_latency_us = 500;  // what another communicator spares; its bytes share the link
-      c.fsdp.forward_prefetch = {.mode = config::Prefetch::Mode::explicit_, .depth = 1};
-    }));
-  };
-  EXPECT_GT(with_slow_gathers(false), 1.1 * with_slow_gathers(true));
-  EXPECT_THAT(
-      error_of([](RunConfig& c) { c.mesh.expert_separate_comm = false; }),
-      HasSubstr("mesh.expert_separate_comm = false does not go with mesh.expert = 2 of a shard group of 4 ranks"));
 }
 
 /// torchtitan's selective checkpointing keeps what exchanges brought; the host asks for their sizes once more.

@@ -30,7 +30,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # What says when, where and by which build an answer was given, in any JSON document.
 VOLATILE = {"world", "digest", "command_line", "seconds", "elapsed_s", "evaluations_per_s", "search_s"}
-EXPLAIN = {"table": [], "summary": ["--format", "summary"], "json": ["--format", "json"],
+EXPLAIN = {"table": [], "json": ["--format", "json"],
            "collectives": ["--format", "collectives"], "issue": ["--format", "issue"], "schedule": ["--schedule=all"]}
 CLOCK = ["--set", "emulate.compute_tflops=0.05", "--set", "emulate.link_gb_per_s=1"]
 RATED = {"llama3-8b-emulated", "offload-emulated", "scaling-base"}  # run profiles that say how fast ranks are

@@ -31,12 +31,8 @@ class Block(nn.Module):
         kv = self.head * self.kv_heads
         linear = lambda i, o: nn.Linear(i, o, bias=False)
         self.norm1 = nn.RMSNorm(m["width"], eps=m["norm_epsilon"])
-        self.fused, self.kv, self.ffn_width = m["fused_projections"], kv, m["ffn_width"]
-        if self.fused:
-            self.wqkv, self.gate_up = linear(m["width"], m["width"] + 2 * kv), linear(m["width"], 2 * m["ffn_width"])
-        else:
-            self.wq, self.wk, self.wv = linear(m["width"], m["width"]), linear(m["width"], kv), linear(m["width"], kv)
-            self.gate, self.up = linear(m["width"], m["ffn_width"]), linear(m["width"], m["ffn_width"])
+        self.wq, self.wk, self.wv = linear(m["width"], m["width"]), linear(m["width"], kv), linear(m["width"], kv)
+        self.gate, self.up = linear(m["width"], m["ffn_width"]), linear(m["width"], m["ffn_width"])
         self.wo = linear(m["width"], m["width"])
         self.norm2 = nn.RMSNorm(m["width"], eps=m["norm_epsilon"])
         self.down = linear(m["ffn_width"], m["width"])
@@ -45,15 +41,12 @@ class Block(nn.Module):
         batch, seq, _ = x.shape
         h = self.norm1(x)
         split = lambda t, n: t.view(batch, seq, n, self.head).transpose(1, 2)
-        q, k, v = (self.wqkv(h).split([h.shape[-1], self.kv, self.kv], -1) if self.fused
-                   else (self.wq(h), self.wk(h), self.wv(h)))
-        q, k, v = split(q, self.heads), split(k, self.kv_heads), split(v, self.kv_heads)
+        q, k, v = split(self.wq(h), self.heads), split(self.wk(h), self.kv_heads), split(self.wv(h), self.kv_heads)
         a = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True,
                                            enable_gqa=self.heads != self.kv_heads)
         x = x + self.wo(a.transpose(1, 2).reshape(batch, seq, -1))
         h = self.norm2(x)
-        gate, up = self.gate_up(h).chunk(2, -1) if self.fused else (self.gate(h), self.up(h))
-        return x + self.down(F.silu(gate) * up)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
 
 
 def rotate(x, cos, sin):

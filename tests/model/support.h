@@ -31,11 +31,6 @@ inline config::Model small_decoder(std::int64_t layers, bool tied) {
   return model;
 }
 
-inline config::Model fused(config::Model model) {
-  model.fused_projections = true;
-  return model;
-}
-
 /// Five experts, of which each token visits two.
 inline config::Model with_experts(config::Model model) {
   model.experts = 5;

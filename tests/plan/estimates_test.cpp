@@ -1,4 +1,4 @@
-// The numbers that teaching material on FSDP uses come out of the estimates.
+// Bytes that ranks send, by hand.
 #include <gtest/gtest.h>
 
 #include "plan/communication.h"
@@ -38,81 +38,19 @@ Model llama3_70b() {
   return m;
 }
 
-double states(const MemoryEstimate& e) { return e.parameters + e.optimizer + e.gradients; }
-
-TEST(MemoryEstimate, OneBillionParametersInFp32WithAdam) {
-  const RunConfig c = sharded(one_billion(), 8);
-  const Plan plan = make_plan(c);
-  EXPECT_EQ(plan.shapes.parameter_count(), 1'000'000'000);
-  const MemoryEstimate without = memory_without_fsdp(plan, c);
-  EXPECT_DOUBLE_EQ(without.parameters, 4e9);
-  EXPECT_DOUBLE_EQ(without.gradients, 4e9);
-  EXPECT_DOUBLE_EQ(without.optimizer, 8e9);
-  EXPECT_DOUBLE_EQ(without.total(), 16e9);
-  EXPECT_DOUBLE_EQ(states(memory_with_fsdp(plan, c)), 2e9);  // 87.5 % less
-}
-
-/// One adapter per product, by hand: rank 16 beside w [out, in] is 16 (in + out) elements.
-TEST(MemoryEstimate, AdaptersAloneHaveGradientsAndMoments) {
+/// One adapter per product, by hand: rank 16 beside w [out, in] is 16 (in + out) elements. Only adapters are reduced;
+/// all is gathered.
+TEST(CommunicationVolume, OfAdaptersByHand) {
   Model m = llama3_70b();
   m.layers = 32, m.width = 4096, m.heads = 32, m.ffn_width = 14336;  // llama3-8b
-  const RunConfig whole = sharded(m, 8);
   m.lora_rank = 16;
   const RunConfig adapters = sharded(m, 8);
   const double trained = 32.0 * 16 * (2 * 8192 + 2 * (4096 + 1024) + 3 * (4096 + 14336));
   const Plan plan = make_plan(adapters);
   EXPECT_DOUBLE_EQ(static_cast<double>(plan.shapes.trained_count()), trained);
-  const MemoryEstimate e = memory_with_fsdp(plan, adapters), all = memory_with_fsdp(make_plan(whole), whole);
-  EXPECT_DOUBLE_EQ(e.optimizer, 8 * trained / 8);
-  EXPECT_DOUBLE_EQ(e.gradients, 4 * trained / 8);
-  EXPECT_DOUBLE_EQ(e.parameters, all.parameters + 4 * trained / 8);
-  // Only adapters are reduced; all is gathered.
-  const Regathers none{std::vector<bool>(plan.units.size())};
-  const CommunicationVolume sent = communication_volume(plan, adapters, none);
+  const CommunicationVolume sent = communication_volume(plan, adapters, {std::vector<bool>(plan.units.size())});
   EXPECT_DOUBLE_EQ(sent.reduce_scatter, 4 * trained * 7 / 8);
   EXPECT_DOUBLE_EQ(sent.all_gather, 4 * static_cast<double>(plan.shapes.parameter_count()) * 7 / 8);
-}
-
-TEST(MemoryEstimate, OffloadLeavesTheDeviceAShardOnItsWayOrOneInTheComputeDtype) {
-  RunConfig c = sharded(llama3_70b(), 64);
-  c.fsdp.param_dtype = DType::bf16;
-  constexpr double kShard = 70553706496.0 / 64, kRoot = (2.0 * 128256 + 1) * 8192 / 64;
-  const double without = states(memory_with_fsdp(make_plan(c), c));
-  EXPECT_DOUBLE_EQ(without, 16 * kShard);
-  c.fsdp.cpu_offload = CpuOffload::optimizer;
-  const MemoryEstimate optimizer = memory_with_fsdp(make_plan(c), c);
-  EXPECT_DOUBLE_EQ(states(optimizer), 2 * kShard + 4 * kRoot);
-  EXPECT_DOUBLE_EQ(optimizer.host, 16 * kShard);
-  c.fsdp.cpu_offload = CpuOffload::all;
-  EXPECT_NEAR(states(memory_with_fsdp(make_plan(c), c)), 8 * kRoot, 1);
-}
-
-TEST(MemoryEstimate, MixedPrecisionIsSixteenBytesAParameter) {
-  for (const auto& [model, parameters] : {std::pair{one_billion(), 1e9}, {llama3_70b(), 70553706496.0}}) {
-    RunConfig c = sharded(model, 8);
-    c.fsdp.param_dtype = DType::bf16;
-    EXPECT_DOUBLE_EQ(memory_without_fsdp(make_plan(c), c).total(), 16 * parameters);
-  }
-}
-
-TEST(MemoryEstimate, SeventyBillionOn128And1280) {
-  RunConfig c = sharded(llama3_70b(), 128);
-  c.fsdp.param_dtype = DType::bf16;
-  const MemoryEstimate e = memory_with_fsdp(make_plan(c), c);
-  EXPECT_NEAR(e.parameters / 1e9, 2.2, 0.05);
-  EXPECT_NEAR(e.optimizer / 2 / 1e9, 2.2, 0.05);
-  EXPECT_NEAR(e.gathered_units / 1e9, 1.71, 0.01);  // a block has 0.856 billion parameters
-  EXPECT_NEAR(e.gradient_units / 1e9, 1.71, 0.01);
-  c.mesh = {1280, 1280, 1};
-  const MemoryEstimate more = memory_with_fsdp(make_plan(c), c);
-  EXPECT_NEAR(more.parameters / e.parameters, 0.1, 1e-9);
-  EXPECT_DOUBLE_EQ(more.gathered_units, e.gathered_units);  // the floor is the largest unit
-}
-
-TEST(MemoryEstimate, SgdKeepsNoState) {
-  RunConfig c = sharded(one_billion(), 8);
-  c.train.optimizer = Optimizer::sgd;
-  EXPECT_EQ(memory_with_fsdp(make_plan(c), c).optimizer, 0);
 }
 
 TEST(CommunicationVolume, AgainstDataParallel) {
@@ -146,28 +84,6 @@ TEST(CommunicationVolume, ClosedForms) {
   EXPECT_NEAR(hybrid.all_reduce, 2 * 1.0 / 2 * bytes / 4, 1e3);
 }
 
-TEST(MemoryEstimate, ShardsThatTheUpdateRoundsAreKeptInTheComputeDtypeToo) {
-  RunConfig c = sharded(llama3_70b(), 64);
-  c.fsdp.param_dtype = DType::bf16;
-  const double without = memory_with_fsdp(make_plan(c), c).parameters;
-  c.fsdp.cast_in_optimizer = true;
-  EXPECT_NEAR(memory_with_fsdp(make_plan(c), c).parameters - without, 2 * 70553706496.0 / 64, 1);
-  c.fsdp.param_dtype = DType::f32;
-  EXPECT_NEAR(memory_with_fsdp(make_plan(c), c).parameters, without, 1);
-}
-
-TEST(MemoryEstimate, Fp32GradientsOfAUnitTakeTwiceAsMuchAsItsParameters) {
-  RunConfig c = sharded(llama3_70b(), 64);
-  c.fsdp.param_dtype = DType::bf16;
-  const double low = memory_with_fsdp(make_plan(c), c).gradient_units;
-  const double rounded = memory_without_fsdp(make_plan(c), c).total();
-  c.fsdp.fp32_gradients = true;
-  const MemoryEstimate e = memory_with_fsdp(make_plan(c), c);
-  EXPECT_DOUBLE_EQ(e.gradient_units, 2 * low);
-  EXPECT_DOUBLE_EQ(e.gathered_units, low);
-  EXPECT_DOUBLE_EQ(memory_without_fsdp(make_plan(c), c).total(), rounded / 16 * 18);
-}
-
 /// Three blocks of 640 elements in matrices and 16 in norms, a root of 512 and 8.
 RunConfig small(int shard) {
   RunConfig c;
@@ -187,28 +103,6 @@ RunConfig small(int shard) {
 CommunicationVolume volume_of(const RunConfig& c) {
   const Plan plan = make_plan(c);
   return communication_volume(plan, c, {std::vector<bool>(plan.units.size(), true)});
-}
-
-TEST(MemoryEstimate, WholeParametersAreEachRanksAndUnitsThatStayAreGatheredTogether) {
-  RunConfig c = small(4);
-  c.fsdp.shard_threshold = 9;  // the norms
-  const double owned = (3 * 640 + 512) / 4.0 + 3 * 16 + 8;
-  const MemoryEstimate whole = memory_with_fsdp(make_plan(c), c);
-  EXPECT_DOUBLE_EQ(whole.parameters, 4 * owned);
-  EXPECT_DOUBLE_EQ(whole.optimizer, 8 * owned);
-  EXPECT_DOUBLE_EQ(whole.gradients, 4 * owned);
-  EXPECT_DOUBLE_EQ(whole.gathered_units, 4 * 640);
-  EXPECT_DOUBLE_EQ(whole.gradient_units, 4 * 640);
-  c.fsdp.persistence_threshold = 600;
-  EXPECT_DOUBLE_EQ(memory_with_fsdp(make_plan(c), c).gathered_units, 4 * 640) << "the root stays, a block is more";
-  c.fsdp.persistence_threshold = 640;
-  EXPECT_DOUBLE_EQ(memory_with_fsdp(make_plan(c), c).gathered_units, 4 * 640) << "blocks are as large as that";
-  c.fsdp.persistence_threshold = 641;
-  c.fsdp.param_dtype = DType::bf16;
-  c.fsdp.cast_in_optimizer = true;
-  const MemoryEstimate staying = memory_with_fsdp(make_plan(c), c);
-  EXPECT_DOUBLE_EQ(staying.gathered_units, 2 * (3 * 640 + 512));
-  EXPECT_DOUBLE_EQ(staying.parameters, 4 * owned + 2 * (3 * 640 + 512) / 4.0);
 }
 
 TEST(CommunicationVolume, WholeGradientsAreSummedAlongBothAxes) {
@@ -320,19 +214,6 @@ TEST(Plan, UnitsLieInASmallerGroupOnlyWhereThereIsOne) {
   }
   c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::always, 2};
   EXPECT_TRUE(make_plan(c).units[1].group_layout.empty());
-}
-
-TEST(MemoryEstimate, OneRankThatOffloadsKeepsItsLargestUnit) {
-  RunConfig c = small(1);
-  c.fsdp.strategy = Strategy::no_shard;
-  const double all = 3 * 656 + 520, largest = 656;
-  EXPECT_DOUBLE_EQ(memory_with_fsdp(make_plan(c), c).total(), 16 * all);
-  c.fsdp.cpu_offload = CpuOffload::all;
-  const MemoryEstimate e = memory_with_fsdp(make_plan(c), c);
-  EXPECT_DOUBLE_EQ(e.host, 16 * all);
-  EXPECT_DOUBLE_EQ(e.parameters, 4 * largest);
-  EXPECT_DOUBLE_EQ(e.gradients, 4 * largest);
-  EXPECT_DOUBLE_EQ(e.optimizer, 0);
 }
 
 }  // namespace

@@ -172,23 +172,21 @@ TEST(ModuleWork, AModuleAloneIsRecomputed) {
   EXPECT_LT(added(CheckpointKeeps::all_but_feed_forward), added(CheckpointKeeps::nothing));
 }
 
-/// Also where the shared expert's products are all kept, and what is beside an exchange then computes nothing.
-TEST(ModuleWork, EveryPassOfSplitExpertsHasThePartsOfItsOverlap) {
+TEST(ModuleWork, EveryPassOfSplitExpertsHasItsParts) {
   config::RunConfig c;
   c.mesh.expert = 2;
   c.model.experts = 4;
   c.model.active_experts = 2;
   c.model.shared_experts = 1;
-  c.mesh.expert_overlap = config::ExpertOverlap::both;
   c.fsdp.activation_checkpointing = true;
   for (const auto keeps : {config::CheckpointKeeps::nothing, config::CheckpointKeeps::attention,
                            config::CheckpointKeeps::every_second_product, config::CheckpointKeeps::products,
                            config::CheckpointKeeps::all_but_feed_forward}) {
     const ModuleWork work = module_work(c.model, 1, 128, 1, expert_split(c), keeps)[1];
     for (const auto pass : {ModuleWork::Pass::forward, ModuleWork::Pass::recompute, ModuleWork::Pass::backward}) {
-      ASSERT_EQ(work.expert_parts(pass).size(), 5);
+      ASSERT_EQ(work.expert_parts(pass).size(), 3);
       double all = 0;
-      for (int part = 0; part < 5; ++part) all += work.share(pass, part);
+      for (int part = 0; part < 3; ++part) all += work.share(pass, part);
       EXPECT_DOUBLE_EQ(all, 1);
     }
   }
@@ -505,16 +503,11 @@ TEST(ModuleWork, RanksThatSplitSequencesShareAttentionEqually) {
 }
 
 TEST(ModuleWork, PartsOfABlockByHand) {
-  using config::ExpertOverlap;
   using Parts = std::vector<double>;
-  const BlockFlops flops{1, 2, 4, 8, 16, 32, 64};
+  const BlockFlops flops{1, 2, 4, 8, 16, 96};
   EXPECT_EQ(flops.total(), 127);
-  EXPECT_EQ(flops.expert_parts(false, ExpertOverlap::none), (Parts{19 + 96, 12, 0}));
-  EXPECT_EQ(flops.expert_parts(true, ExpertOverlap::none), (Parts{96, 12, 19}));
-  EXPECT_EQ(flops.expert_parts(false, ExpertOverlap::combine), (Parts{19, 12, 96, 0}));
-  EXPECT_EQ(flops.expert_parts(true, ExpertOverlap::combine), (Parts{96, 12, 19}));
-  EXPECT_EQ(flops.expert_parts(false, ExpertOverlap::both), (Parts{19, 32, 12, 64, 0}));
-  EXPECT_EQ(flops.expert_parts(true, ExpertOverlap::both), (Parts{0, 64, 12, 32, 19}));
+  EXPECT_EQ(flops.expert_parts(false), (Parts{19 + 96, 12, 0}));
+  EXPECT_EQ(flops.expert_parts(true), (Parts{96, 12, 19}));
   EXPECT_EQ(flops.gathered_parts(false), (Parts{1, 126}));
   EXPECT_EQ(flops.gathered_parts(true), (Parts{124, 2, 1}));
   EXPECT_EQ(flops.forward_parts(false), (Parts{3, 12, 0}));
@@ -566,15 +559,14 @@ TEST(ModuleWork, ABlockOfSplitExpertsHasItsRouterBeforeTheExchange) {
       EXPECT_DOUBLE_EQ(flops.routing, split ? times * router : 0);
       EXPECT_DOUBLE_EQ(flops.expanding, times * (2 * expert + (split ? 0 : router)));
       EXPECT_DOUBLE_EQ(flops.contracting, times * expert);
-      EXPECT_DOUBLE_EQ(flops.shared_expanding, times * 2 * shared);
-      EXPECT_DOUBLE_EQ(flops.shared_contracting, times * shared);
+      EXPECT_DOUBLE_EQ(flops.shared, times * 3 * shared);
       EXPECT_DOUBLE_EQ(flops.projections, times * 2 * 4 * 8 * (8 + 2 * 4));
       EXPECT_DOUBLE_EQ(flops.attention,
                        (pass == Pass::backward ? 2.5 : 1) * work.attention.flops() + times * 2 * 4 * 8 * 8);
     }
     const BlockFlops again = work.block_flops(Pass::recompute);
     EXPECT_DOUBLE_EQ(again.contracting, expert);
-    EXPECT_DOUBLE_EQ(again.shared_contracting, 0) << "nobody needs its output again";
+    EXPECT_DOUBLE_EQ(again.shared, 2 * shared) << "nobody needs its output again";
   }
 }
 

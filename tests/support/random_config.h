@@ -122,7 +122,6 @@ inline config::RunConfig random_config(std::mt19937& random, bool engines = true
   std::mt19937 aside = random;  // so that every other key stays what it was before there was this one
   f.cpu_offload = pick(aside, {CpuOffload::none, CpuOffload::none, CpuOffload::optimizer, CpuOffload::all});
   f.cast_in_optimizer = f.cpu_offload == CpuOffload::none && std::bernoulli_distribution(0.5)(aside);
-  c.model.fused_projections = c.model.kind == ModelKind::decoder && std::bernoulli_distribution(0.3)(aside);
   f.fp32_gradients = std::bernoulli_distribution(0.3)(aside);
   return c;
 }

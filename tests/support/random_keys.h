@@ -67,7 +67,6 @@ inline const std::map<std::string, std::vector<config::Value>>& chosen_values() 
       {"mesh.tensor", ints({1, 1, 2, 4})},
       {"mesh.context", ints({1, 1, 1, 2, 4})},
       {"mesh.expert", ints({1, 1, 1, 2})},
-      {"mesh.expert_separate_comm", V{true, true, true, true, false}},
       {"mesh.expert_imbalance", numbers({1, 1, 1.5})},
       {"train.steps", ints({1, 2, 3})},
       {"train.warmup", ints({0, 1, 2})},

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "engine/checkpoint.h"
-#include "engine/checkpoint_folder.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
@@ -20,8 +19,8 @@ inline std::filesystem::path checkpoint_after(std::int64_t steps, config::RunCon
 
 /// The steps that a training has left after that of `checkpoint`.
 inline engine::Measurement resumed(config::RunConfig c, const std::filesystem::path& checkpoint) {
-  const engine::Checkpoint from(checkpoint, plan::model_shapes(c.model, static_cast<int>(c.mesh.tensor)),
-                                c.train.optimizer);
+  const engine::Checkpoint from(checkpoint);
+  from.check(settled(c));
   c.train.steps -= from.position().steps;
   engine::RunHooks hooks;
   hooks.resume = &from;

@@ -101,20 +101,9 @@ TEST(Space, ExpertsAreSplitOverRanksOnlyWhereTimesAreComputed) {
   config.fsdp.layout = config::Layout::per_param;
   config.model.experts = 12;
   config.model.active_experts = 2;
-  config.model.shared_experts = 1;
   EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert")).size(), 1U);
   const Space space(valid(config), {.computed = true});
   EXPECT_THAT(texts(axis(space, "mesh.expert")), ElementsAre("mesh.expert=1", "mesh.expert=2", "mesh.expert=4"));
-  EXPECT_THAT(texts(axis(space, "mesh.expert_overlap")), Contains("mesh.expert_overlap=both"));
-  config.model.shared_experts = 0;
-  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert_overlap")).size(), 1U);
-  // It is worth little either way: only who has one communicator is told of two.
-  EXPECT_EQ(texts(axis(Space(valid(config), {}), "mesh.expert_separate_comm")).size(), 1U);
-  config.mesh.expert = 4;
-  config.mesh.ranks = 4;
-  config.mesh.expert_separate_comm = false;
-  EXPECT_THAT(texts(axis(Space(valid(config), {.computed = true}), "mesh.expert_separate_comm")),
-              Contains("mesh.expert_separate_comm=true"));
 }
 
 TEST(Space, BlocksAreRecomputedInPartOnlyWhereTimesAreComputed) {

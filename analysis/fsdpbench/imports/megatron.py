@@ -38,7 +38,7 @@ def _read_model(s: Source, layers: int) -> None:
     fits = shared and each and shared % each == 0
     s.puts("model", experts=experts, active_experts=s.integer("moe-router-topk") or 2, ffn_width=one,
            shared_experts=shared // each if shared and fits else None)
-    s.put("mesh.expert_overlap", "both" if fits and overlaps else None)
+    s.lost("moe-shared-expert-overlap: a shared expert is computed before rows leave", fits and overlaps)
     s.lost(f"moe-shared-expert-intermediate-size = {shared}: no multiple of an expert's width", shared and not fits)
     capacity = s.number("moe-expert-capacity-factor") or 0  # a negative factor is none, and then no policy drops anything
     s.lost(f"--moe-expert-capacity-factor {capacity:g}: experts take all rows here", capacity > 0)

@@ -36,11 +36,11 @@ Option& Command::ranks(std::vector<std::string>& overrides, std::string meaning)
   return option("-r,--ranks", append, "N", std::move(meaning)).within(1, 1 << 20);
 }
 
-Option& Command::cluster(std::vector<std::string>& overrides, std::string meaning) {
+Option& Command::cluster(std::vector<std::string>& overrides) {
   const ReadWord append = [&overrides](const std::string& cluster) {
     overrides.push_back("simulate.cluster=" + cluster);
   };
-  return option("-c,--cluster", append, "NAME", std::move(meaning));
+  return option("-c,--cluster", append, "NAME", "The same as --set simulate.cluster=NAME");
 }
 
 void Command::out(std::string& out, bool& overwrite_it, std::string meaning) {

@@ -89,7 +89,7 @@ struct Command {
   Option& set(std::string names, std::vector<std::string>& overrides, std::string meaning);
   /// --ranks N and --cluster NAME, which append to the overrides of profile(), as they are declared after it.
   Option& ranks(std::vector<std::string>& overrides, std::string meaning = "The same as --set mesh.ranks=N");
-  Option& cluster(std::vector<std::string>& overrides, std::string meaning = "The same as --set simulate.cluster=NAME");
+  Option& cluster(std::vector<std::string>& overrides);
   /// --out DIR and --overwrite.
   void out(std::string& out, bool& overwrite, std::string meaning);
   void overwrite(bool& overwrite, std::string meaning = "Replace the result that DIR holds; otherwise it is refused");

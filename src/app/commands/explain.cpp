@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,10 +26,9 @@ struct ExplainArguments {
   std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
   std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
   std::string from;              ///< a result folder (or result.json) to explain instead of a profile; empty: none
-  std::string format = "table";  ///< "table", "summary", "json", "collectives" or "issue"
+  std::string format = "table";  ///< "table", "json", "collectives" or "issue"
   std::string schedule;          ///< print the schedule: "all", a unit or a layer; empty: the table instead
   std::string hlo;               ///< a compiled program of XLA instead of a profile
-  GivenRates rates;              ///< for the predicted step
 };
 
 std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
@@ -42,13 +40,11 @@ std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
   const schedule::Schedule& steady = p.schedules.steady();
   if (format == "collectives") return schedule::collective_order(p.plan, steady) + "\n";
   if (format == "issue") return schedule::issue_order(p.plan, steady) + "\n";
-  const Prediction prediction = predict(p, arguments.rates);
-  if (format == "json") return json_text(explain_json(p, prediction));
-  if (format == "summary") return explain_summary(p, prediction);
+  if (format == "json") return json_text(explain_json(p));
   if (format != "table") {
-    throw ConfigError(fmt::format("--format {} is not known; valid: table, summary, json, collectives, issue", format));
+    throw ConfigError(fmt::format("--format {} is not known; valid: table, json, collectives, issue", format));
   }
-  return arguments.schedule.empty() ? explain_text(p, prediction) : schedule_text(p, arguments.schedule);
+  return arguments.schedule.empty() ? explain_text(p) : schedule_text(p, arguments.schedule);
 }
 
 /// Prints plan, memory, communication and schedule on stdout; runs nothing. Returns the process exit code.
@@ -64,10 +60,8 @@ int explain_profile(const ExplainArguments& arguments) {
     console().print(explain_result(arguments.from));
     return static_cast<int>(ExitCode::ok);
   }
-  std::vector<std::string> notes, overrides = arguments.overrides;
-  const auto names_cluster = [](const std::string& text) { return text.starts_with("simulate.cluster="); };
-  if (std::ranges::any_of(overrides, names_cluster)) overrides.insert(overrides.begin(), "device.backend=virtual");
-  config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), overrides, &notes);
+  std::vector<std::string> notes;
+  config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), arguments.overrides, &notes);
   for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
   for (const std::string& note : notes) console().info(note);
   const engine::Setup setup = engine::set_up(config);
@@ -80,21 +74,19 @@ constexpr const char* kExplainHelp =
 execute.
 
 Formats
-  table        plan, memory with and without FSDP, communication against data parallel, predicted step
-  summary      one screen of it
-  json         everything for programs, the schedule op by op
+  table        plan, memory, communication against data parallel
+  json         everything for programs, but the schedule op by op
   collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …;
                AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward; ARnorm: of
                the gradient norm
   issue        the order in which units are gathered (U), freed (S) and reduced (P)
 
 Examples
-  fsdpbench explain llama3-8b-emulated --format summary
+  fsdpbench explain llama3-8b-emulated
   fsdpbench explain --from runs/first
-  fsdpbench explain llama3-8b --cluster dgx-h100 --ranks 64
+  fsdpbench explain llama3-8b --ranks 64
   fsdpbench explain --hlo compiled.hlo.txt
   fsdpbench explain quickstart --schedule=blocks.2
-  fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";
 
 }  // namespace
@@ -104,13 +96,12 @@ Command explain_command() {
   Command command("explain", CommandGroup::understand, "Print plan, memory and schedule; or why a run was slow",
                   kExplainHelp);
   command.profile(explain_it->profile, explain_it->overrides).is_required = false;
-  command.cluster(explain_it->overrides, "Predict the step on this machine, as --set simulate.cluster=NAME does");
   command.ranks(explain_it->overrides);
   Option& from = command.option("--from", &explain_it->from, "RESULT",
                                 "A result folder instead: why nothing was computed, the largest cause first");
   from.without({"PROFILE"}).goes_alone = true;
-  command.option("-f,--format", &explain_it->format, "FORMAT", "table, summary, json, collectives or issue")
-      .one_of({"table", "summary", "json", "collectives", "issue"});
+  command.option("-f,--format", &explain_it->format, "FORMAT", "table, json, collectives or issue")
+      .one_of({"table", "json", "collectives", "issue"});
   command
       .option("--hlo", &explain_it->hlo, "FILE",
               "A program compiled by XLA instead (compiled.as_text(), a dump, an xplane.pb): its collectives")
@@ -118,13 +109,6 @@ Command explain_command() {
   command
       .option("--schedule", &explain_it->schedule, "[=LAYER]", "Every op of a step; or those of a layer or unit only")
       .alone = "all";
-  GivenRates& rates = explain_it->rates;
-  command.option("--tflops", &rates.tflops, "NUMBER",
-                 "A rank's TFLOP/s, for the predicted step; default: emulate.compute_tflops");
-  command.option("--link-gb-per-s", &rates.link_gb_per_s, "NUMBER",
-                 "Bandwidth of a rank's link; default: emulate.link_gb_per_s");
-  command.option("--link-latency-us", &rates.link_latency_us, "NUMBER",
-                 "Latency per hop; default: emulate.link_latency_us");
   command.check = [explain_it] {
     if (!explain_it->profile.empty() || !explain_it->from.empty() || !explain_it->hlo.empty()) return;
     throw ConfigError("explain needs a PROFILE, --from RESULT or --hlo FILE; see fsdpbench explain --help.");

@@ -16,7 +16,6 @@
 #include "config/find_file.h"
 #include "config/validate.h"
 #include "engine/checkpoint.h"
-#include "engine/checkpoint_folder.h"
 #include "foreign/xla_program.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
@@ -71,7 +70,7 @@ bool go_on(config::RunConfig& config) {
         checkpoint.resume));
   }
   checkpoint.resume = found->string();
-  const std::int64_t done = engine::read_manifest(*found).position.steps;
+  const std::int64_t done = engine::Checkpoint(*found).position().steps;
   const std::int64_t left = config.train.warmup + config.train.steps - done;
   if (left == 0) return true;
   if (left < 0) {

@@ -49,12 +49,6 @@ bool open_driver() {
          dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr;
 }
 
-/// Queries, keys and values side by side in the rows of one tensor (model.fused_projections).
-AttentionShape joined(AttentionShape shape) {
-  shape.query_stride = shape.key_stride = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-  return shape;
-}
-
 class CudnnChoice : public testing::TestWithParam<std::tuple<Gpu, std::int64_t>> {
  protected:
   static void SetUpTestSuite() { ASSERT_TRUE(open_driver()) << dlerror(); }
@@ -88,8 +82,6 @@ TEST_P(CudnnChoice, HasKernelsForWhatTheRuleTakes) {
   expect_kernels(gpu, shape(300, 6, 1));
   expect_kernels(gpu, shape(17, 4, 2));
   expect_kernels(gpu, shape(2, 2, 2));
-  expect_kernels(gpu, joined(shape(2048, 32, 8)));
-  expect_kernels(gpu, joined(shape(300, 6, 1)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnChoice,
@@ -119,13 +111,6 @@ TEST(CudnnGraphs, FindTokensWhereTheyLie) {
   for (const std::string& text : graphs(apart)) {
     EXPECT_THAT(text, testing::AllOf(strides(32 * 64), strides(8 * 64)));
   }
-  for (const std::string& text : graphs(joined(apart))) {  // the output alone lies back to back
-    EXPECT_THAT(text, testing::AllOf(strides(48 * 64), strides(32 * 64), testing::Not(strides(8 * 64))));
-  }
-  AttentionShape odd = apart;
-  odd.query_stride = odd.key_stride = 48 * 64 + 4;  // half of 16 bytes
-  EXPECT_TRUE(cudnn_takes(joined(apart), 9));
-  EXPECT_FALSE(cudnn_takes(odd, 9));
 }
 
 TEST(CudnnGraphs, AskForAnOrderOfSumsOnlyIfItIsWanted) {

@@ -73,17 +73,6 @@ TEST_P(EmulatedCudaTraining, InBf16Too) {
   expect_memory_of_the_schedule(config, cuda);
 }
 
-TEST_P(EmulatedCudaTraining, WithFusedProjections) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    RunConfig config = tiny_training(GetParam());
-    config.model.fused_projections = true;
-    config.fsdp.param_dtype = dtype;
-    const Measurement cuda = run_cuda(config);
-    expect_same_training(cuda, testing::run_tiny(config), dtype == DType::f32 ? 1e-5 : 1e-2);
-    expect_memory_of_the_schedule(config, cuda);
-  }
-}
-
 TEST(EmulatedCudaTensor, RanksThatSplitLayersAndTokensLearnWhatTheCpusDo) {
   for (const bool tokens_too : {false, true}) {
     RunConfig config = tiny_training(4);
@@ -134,23 +123,6 @@ TEST(EmulatedCudaLaunches, ResidualsAreAddedByProductsQueriesTurnWithKeysAndNorm
   EXPECT_EQ(launches["rotary"], 2 * config.model.layers) << "a block's forward and backward";
   EXPECT_EQ(launches["rms_norm"], 2 * config.model.layers + 1) << "a forward's; their backward gives them again";
   EXPECT_EQ(launches["rms_norm_backward"], 2 * (2 * config.model.layers + 1)) << "with sums of weights' gradients";
-}
-
-// Three products and two products become one each, in forward and for both gradients; and nothing is copied for it.
-TEST(EmulatedCudaLaunches, FusedProjectionsAreFewerProductsAndNoCopies) {
-  RunConfig config = tiny_training(1);
-  config.device.deterministic = true;  // the first algorithm, and no other is tried
-  config.train.warmup = 0;
-  config.train.steps = 1;
-  std::map<std::string, int> separate = launches_of(config);
-  const std::int64_t products = fake::lt_counts().products;
-  config.model.fused_projections = true;
-  std::map<std::string, int> fused = launches_of(config);
-  EXPECT_EQ(products - fake::lt_counts().products, 3 * 3 * config.model.layers);
-  EXPECT_EQ(fused.size(), separate.size()) << "no other kernels";
-  for (const char* kernel : {"rotary", "swiglu", "swiglu_backward", "attention_softmax", "copy_runs", "cast"}) {
-    EXPECT_EQ(fused[kernel], separate[kernel]) << kernel;
-  }
 }
 
 /// Launches of two bf16 steps on one rank.

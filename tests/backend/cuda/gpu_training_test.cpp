@@ -39,17 +39,6 @@ TEST_P(GpuTraining, InBf16Too) {
   expect_memory_of_the_schedule(config, cuda);
 }
 
-TEST_P(GpuTraining, WithFusedProjections) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    RunConfig config = tiny_training(GetParam());
-    config.model.fused_projections = true;
-    config.fsdp.param_dtype = dtype;
-    const Measurement cuda = run_gpu(config);
-    expect_same_training(cuda, testing::run_tiny(config), dtype == DType::f32 ? 1e-4 : 2e-2);
-    expect_memory_of_the_schedule(config, cuda);
-  }
-}
-
 TEST_P(GpuTraining, RepeatsItsBitsIfItShall) {
   RunConfig config = tiny_training(GetParam());
   config.fsdp.param_dtype = DType::bf16;

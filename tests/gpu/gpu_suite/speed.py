@@ -109,8 +109,7 @@ def counters(results: list, wanted: tuple) -> dict:
 # Keys of a whole step of 1 billion parameters, each against the default, and what the default has instead.
 STEP_CHANGES = (("device.deterministic", "true", "attention's backward in any order"),)
 # The same of keys that are no default: what they bring.
-STEP_OFFERS = (("model.fused_projections", "true", "one product of queries, keys and values, and one of gate and up"),
-               ("fsdp.cast_in_optimizer", "true", "an update that rounds parameters"),
+STEP_OFFERS = (("fsdp.cast_in_optimizer", "true", "an update that rounds parameters"),
                ("fsdp.fp32_gradients", "true", "gradients that nothing casts"))
 
 

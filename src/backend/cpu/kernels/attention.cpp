@@ -14,70 +14,45 @@ struct Block {
   std::int64_t begin = 0, rows = 0, keys = 0;
 };
 
-/// The products of one attention call: sizes and strides said once. "query" matrices are blocks of rows of one head in
-/// queries, "output" ones in the output, "key" ones in keys or values, or in the gradients of each; "tiles" are
-/// [rows, keys] with rows of seq elements.
+/// The products of one attention call: sizes and strides said once. "rows" are blocks of rows of one head in queries or
+/// the output, "key" matrices are of one head in keys or values, or in the gradients of each; "tiles" are [rows, keys]
+/// with rows of seq elements.
 class Products {
  public:
-  Products(Matmul& matmul, const AttentionShape& shape)
-      : matmul_(matmul),
-        shape_(shape),
-        query_stride_(shape.query_row()),
-        output_stride_(shape.width()),
-        key_stride_(shape.key_row()) {}
+  Products(Matmul& matmul, const AttentionShape& shape) : matmul_(matmul), shape_(shape) {}
 
-  /// tile (f32) = query * key^T, or output * key^T.
-  void query_by_key(const Block& b, const void* query, const void* key, float* tile) {
-    by_key(b, query, query_stride_, key, tile);
-  }
-  void output_by_key(const Block& b, const void* output, const void* key, float* tile) {
-    by_key(b, output, output_stride_, key, tile);
-  }
-  /// query = tile * key, or output = tile * key.
-  void query_from_tile(const Block& b, const void* tile, const void* key, void* query) {
-    from_tile(b, tile, key, query, query_stride_);
-  }
-  void output_from_tile(const Block& b, const void* tile, const void* key, void* output) {
-    from_tile(b, tile, key, output, output_stride_);
-  }
-  /// sum (f32, rows of head_dim) = tile^T * query, or += if `add`; the same of an output.
-  void tile_by_query(const Block& b, const void* tile, const void* query, float* sum, bool add) {
-    by_tile(b, tile, query, query_stride_, sum, add);
-  }
-  void tile_by_output(const Block& b, const void* tile, const void* output, float* sum, bool add) {
-    by_tile(b, tile, output, output_stride_, sum, add);
-  }
-
- private:
-  void by_key(const Block& b, const void* rows, std::int64_t stride, const void* key, float* tile) {
+  /// tile (f32) = rows * key^T.
+  void by_key(const Block& b, const void* rows, const void* key, float* tile) {
     matmul_({.m = b.rows,
              .n = b.keys,
              .k = shape_.head_dim,
-             .a_stride = stride,
-             .b_stride = key_stride_,
+             .a_stride = shape_.width(),
+             .b_stride = shape_.key_width(),
              .c_stride = shape_.seq,
              .transpose_b = true,
              .input = shape_.dtype,
              .output = DType::f32},
             rows, key, tile);
   }
-  void from_tile(const Block& b, const void* tile, const void* key, void* rows, std::int64_t stride) {
+  /// rows = tile * key.
+  void from_tile(const Block& b, const void* tile, const void* key, void* rows) {
     matmul_({.m = b.rows,
              .n = shape_.head_dim,
              .k = b.keys,
              .a_stride = shape_.seq,
-             .b_stride = key_stride_,
-             .c_stride = stride,
+             .b_stride = shape_.key_width(),
+             .c_stride = shape_.width(),
              .input = shape_.dtype,
              .output = shape_.dtype},
             tile, key, rows);
   }
-  void by_tile(const Block& b, const void* tile, const void* rows, std::int64_t stride, float* sum, bool add) {
+  /// sum (f32, rows of head_dim) = tile^T * rows, or += if `add`.
+  void by_tile(const Block& b, const void* tile, const void* rows, float* sum, bool add) {
     matmul_({.m = b.keys,
              .n = shape_.head_dim,
              .k = b.rows,
              .a_stride = shape_.seq,
-             .b_stride = stride,
+             .b_stride = shape_.width(),
              .c_stride = shape_.head_dim,
              .transpose_a = true,
              .input = shape_.dtype,
@@ -86,11 +61,9 @@ class Products {
             tile, rows, sum);
   }
 
+ private:
   Matmul& matmul_;
   const AttentionShape& shape_;
-  std::int64_t query_stride_;
-  std::int64_t output_stride_;
-  std::int64_t key_stride_;
 };
 
 /// Softmax of a row's first `visible` scores into probabilities, 0 from there to `keys`; returns its log-sum-exp.
@@ -124,7 +97,7 @@ void softmax_row_backward(float* scores, T* probabilities, float* d_probabilitie
 /// Rows of head_dim summed in fp32 to rows of one head of keys or values.
 template <class T>
 void store_rows(const float* source, T* target, const AttentionShape& shape) {
-  const std::int64_t stride = shape.key_row();
+  const std::int64_t stride = shape.key_width();
   for (std::int64_t row = 0; row < shape.seq; ++row) {
     for (std::int64_t j = 0; j < shape.head_dim; ++j) {
       store(target[row * stride + j], source[row * shape.head_dim + j]);
@@ -155,14 +128,14 @@ class Backward {
     for (std::int64_t begin = last; begin >= 0; begin -= layout_.block_rows) {
       const std::int64_t end = std::min(begin + layout_.block_rows, shape_.seq);
       const Block b{begin, end - begin, end};
-      const std::int64_t at = begin * shape_.query_row(), out_at = begin * shape_.width();
-      products_.query_by_key(b, q + at, k, scores_);
-      products_.output_by_key(b, d_out + out_at, v, d_scores_);
-      softmax(b, d_out + out_at, out + out_at, log_sum_exp);
+      const std::int64_t at = begin * shape_.width();
+      products_.by_key(b, q + at, k, scores_);
+      products_.by_key(b, d_out + at, v, d_scores_);
+      softmax(b, d_out + at, out + at, log_sum_exp);
       const bool add = !first || begin != last;
-      products_.tile_by_output(b, probabilities_, d_out + out_at, d_value_, add);
-      products_.query_from_tile(b, d_scores_low_, k, d_q + at);
-      products_.tile_by_query(b, d_scores_low_, q + at, d_key_, add);
+      products_.by_tile(b, probabilities_, d_out + at, d_value_, add);
+      products_.from_tile(b, d_scores_low_, k, d_q + at);
+      products_.by_tile(b, d_scores_low_, q + at, d_key_, add);
     }
   }
 
@@ -208,21 +181,20 @@ void attention(Matmul& matmul, const AttentionCall& call) {
     for (std::int64_t i = 0; i < shape.batch * shape.heads; ++i) {
       const std::int64_t sample = i / shape.heads;
       const std::int64_t head = i % shape.heads;
-      const std::int64_t query_at = sample * shape.seq * shape.query_row() + head * shape.head_dim;
-      const std::int64_t out_at = sample * shape.seq * shape.width() + head * shape.head_dim;
+      const std::int64_t query_at = sample * shape.seq * shape.width() + head * shape.head_dim;
       const std::int64_t key_at =
-          sample * shape.seq * shape.key_row() + head * shape.kv_heads / shape.heads * shape.head_dim;
+          sample * shape.seq * shape.key_width() + head * shape.kv_heads / shape.heads * shape.head_dim;
       for (std::int64_t begin = 0; begin < shape.seq; begin += layout.block_rows) {
         const std::int64_t end = std::min(begin + layout.block_rows, shape.seq);
         const Block b{begin, end - begin, end};
-        products.query_by_key(b, elements<T>(call.q) + query_at + begin * shape.query_row(),
-                              elements<T>(call.k) + key_at, scores);
+        products.by_key(b, elements<T>(call.q) + query_at + begin * shape.width(), elements<T>(call.k) + key_at,
+                        scores);
         for (std::int64_t row = 0; row < b.rows; ++row) {
           call.log_sum_exp[i * shape.seq + begin + row] =
               softmax_row(scores + row * shape.seq, probabilities + row * shape.seq, begin + row + 1, b.keys, scale);
         }
-        products.output_from_tile(b, probabilities, elements<T>(call.v) + key_at,
-                                  elements<T>(call.out) + out_at + begin * shape.width());
+        products.from_tile(b, probabilities, elements<T>(call.v) + key_at,
+                           elements<T>(call.out) + query_at + begin * shape.width());
       }
     }
   });
@@ -235,12 +207,11 @@ void attention_backward(Matmul& matmul, const AttentionBackwardCall& call) {
     Backward<T> backward(matmul, shape, call.scratch);
     for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
       for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
-        const std::int64_t key_at = sample * shape.seq * shape.key_row() + kv_head * shape.head_dim;
+        const std::int64_t key_at = sample * shape.seq * shape.key_width() + kv_head * shape.head_dim;
         for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-          const std::int64_t at = sample * shape.seq * shape.query_row() + head * shape.head_dim;
-          const std::int64_t out_at = sample * shape.seq * shape.width() + head * shape.head_dim;
-          backward.head(elements<T>(call.d_out) + out_at, elements<T>(call.q) + at, elements<T>(call.k) + key_at,
-                        elements<T>(call.v) + key_at, elements<T>(call.out) + out_at,
+          const std::int64_t at = sample * shape.seq * shape.width() + head * shape.head_dim;
+          backward.head(elements<T>(call.d_out) + at, elements<T>(call.q) + at, elements<T>(call.k) + key_at,
+                        elements<T>(call.v) + key_at, elements<T>(call.out) + at,
                         call.log_sum_exp + (sample * shape.heads + head) * shape.seq, elements<T>(call.d_q) + at,
                         head == kv_head * group);
         }

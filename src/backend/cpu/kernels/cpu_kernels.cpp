@@ -41,8 +41,8 @@ class CpuKernels : public Kernels {
   void rms_norm(const RmsNormCall& call) override { cpu::rms_norm(call); }
   void rms_norm_backward(const RmsNormBackwardCall& call) override { cpu::rms_norm_backward(call, scratch_); }
   void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) override {
-    rotary_(q, shape.batch, shape.seq, shape.heads, shape.head_dim, shape.query_row(), theta, inverse, shape.dtype);
-    rotary_(k, shape.batch, shape.seq, shape.kv_heads, shape.head_dim, shape.key_row(), theta, inverse, shape.dtype);
+    rotary_(q, shape.batch, shape.seq, shape.heads, shape.head_dim, theta, inverse, shape.dtype);
+    rotary_(k, shape.batch, shape.seq, shape.kv_heads, shape.head_dim, theta, inverse, shape.dtype);
   }
   void attention(const AttentionCall& call) override { cpu::attention(matmul_, call); }
   void attention_backward(const AttentionBackwardCall& call) override { cpu::attention_backward(matmul_, call); }

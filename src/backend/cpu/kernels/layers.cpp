@@ -143,13 +143,6 @@ void backward(T* __restrict d_y, const T* __restrict gate, const T* __restrict u
   }
 }
 
-/// One long row if all rows touch.
-template <class Call>
-RowShape of_touching_rows(const Call& call) {
-  RowShape s = call.shape;
-  return call.row() == s.width ? RowShape{1, s.rows * s.width, s.dtype} : s;
-}
-
 /// Loss of one row; its logits become scale * (softmax - one_hot(target)).
 template <class T>
 double cross_entropy_row(T* row, std::int32_t target, std::int64_t vocab, float scale, float* __restrict exponentials) {
@@ -281,14 +274,14 @@ void Rotary::prepare(std::int64_t seq, std::int64_t half, float theta) {
 }
 
 void Rotary::operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-                        std::int64_t stride, float theta, bool inverse, DType dtype) {
+                        float theta, bool inverse, DType dtype) {
   const std::int64_t half = head_dim / 2;
   prepare(seq, half, theta);
   const float sign = inverse ? -1.0F : 1.0F;
   with_element_type(dtype, [&]<class T>(T) {
     for (std::int64_t token = 0; token < batch * seq; ++token) {
       const std::int64_t at = token % seq * half;
-      T* head = elements<T>(x) + token * stride;
+      T* head = elements<T>(x) + token * heads * head_dim;
       for (std::int64_t h = 0; h < heads; ++h, head += head_dim) {
         rotate(head, head + half, cosine_.data() + at, sine_.data() + at, sign, half);
       }
@@ -297,30 +290,21 @@ void Rotary::operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std:
 }
 
 void swiglu(const SwigluCall& call) {
-  const RowShape shape = of_touching_rows(call);
-  with_element_type(shape.dtype, [&]<class T>(T) {
-    for (std::int64_t row = 0; row < shape.rows; ++row) {
-      const std::int64_t at = row * call.row();
-      forward(elements<T>(call.gate) + at, elements<T>(call.up) + at, elements<T>(call.y) + row * shape.width,
-              shape.width);
-    }
+  with_element_type(call.shape.dtype, [&]<class T>(T) {
+    forward(elements<T>(call.gate), elements<T>(call.up), elements<T>(call.y), call.shape.rows * call.shape.width);
   });
 }
 
 void swiglu_backward(const SwigluBackwardCall& call) {
-  const RowShape shape = of_touching_rows(call);
   // Only written if the product takes its place.
   auto* const d_y = const_cast<std::byte*>(call.d_y);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-  with_element_type(shape.dtype, [&]<class T>(T) {
+  with_element_type(call.shape.dtype, [&]<class T>(T) {
     const auto work = call.y == nullptr    ? backward<Product::none, T>
                       : call.y == call.d_y ? backward<Product::in_place, T>
                                            : backward<Product::apart, T>;
-    for (std::int64_t row = 0; row < shape.rows; ++row) {
-      const std::int64_t at = row * call.row(), of_y = row * shape.width;
-      T* const product = call.y == nullptr ? nullptr : elements<T>(call.y) + of_y;
-      work(elements<T>(d_y) + of_y, elements<T>(call.gate) + at, elements<T>(call.up) + at,
-           elements<T>(call.d_gate) + at, elements<T>(call.d_up) + at, product, shape.width);
-    }
+    T* const product = call.y == nullptr ? nullptr : elements<T>(call.y);
+    work(elements<T>(d_y), elements<T>(call.gate), elements<T>(call.up), elements<T>(call.d_gate),
+         elements<T>(call.d_up), product, call.shape.rows * call.shape.width);
   });
 }
 

@@ -42,9 +42,8 @@ void rms_norm_backward(const RmsNormBackwardCall& call, std::vector<float>& sums
 /// Rotates tokens by angles position / theta^(2i / head_dim), with the table of the last geometry kept.
 class Rotary {
  public:
-  /// Tokens begin `stride` elements apart.
   void operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-                  std::int64_t stride, float theta, bool inverse, DType dtype);
+                  float theta, bool inverse, DType dtype);
 
  private:
   void prepare(std::int64_t seq, std::int64_t half, float theta);

@@ -17,17 +17,14 @@ class Places {
  public:
   explicit Places(const AttentionShape& shape) : shape_(shape), size_(size_of(shape.dtype)) {}
 
+  /// In queries and the output.
   std::int64_t query(std::int64_t sample, std::int64_t head) const {
-    return (sample * shape_.seq * shape_.query_row() + head * shape_.head_dim) * size_;
-  }
-  std::int64_t output(std::int64_t sample, std::int64_t head) const {
     return (sample * shape_.seq * shape_.width() + head * shape_.head_dim) * size_;
   }
   std::int64_t key(std::int64_t sample, std::int64_t kv_head) const {
-    return (sample * shape_.seq * shape_.key_row() + kv_head * shape_.head_dim) * size_;
+    return (sample * shape_.seq * shape_.key_width() + kv_head * shape_.head_dim) * size_;
   }
-  std::int64_t query_row(std::int64_t row) const { return row * shape_.query_row() * size_; }
-  std::int64_t output_row(std::int64_t row) const { return row * shape_.width() * size_; }
+  std::int64_t query_row(std::int64_t row) const { return row * shape_.width() * size_; }
   std::int64_t statistic(std::int64_t sample, std::int64_t head) const {
     return (sample * shape_.heads + head) * shape_.seq;  // in floats
   }
@@ -37,42 +34,14 @@ class Places {
   std::int64_t size_;
 };
 
-/// The matrix products of one call. "query" matrices are blocks of rows of one head in queries, "output" ones in the
-/// output, "key" matrices all rows of one head in keys or values, or in the gradients of each; "tiles" are [rows,
-/// keys].
+/// The matrix products of one call. "rows" are blocks of rows of one head in queries or the output, "key" matrices all
+/// rows of one head in keys or values, or in the gradients of each; "tiles" are [rows, keys].
 class Products {
  public:
-  Products(Gemms& gemms, const AttentionShape& shape)
-      : gemms_(gemms),
-        shape_(shape),
-        query_stride_(shape.query_row()),
-        output_stride_(shape.width()),
-        key_stride_(shape.key_row()) {}
+  Products(Gemms& gemms, const AttentionShape& shape) : gemms_(gemms), shape_(shape) {}
 
-  /// tile (f32) = query * key^T, or output * key^T.
-  void query_by_key(const AttentionBlock& b, const std::byte* query, const std::byte* key, float* tile) {
-    by_key(b, query, query_stride_, key, tile);
-  }
-  void output_by_key(const AttentionBlock& b, const std::byte* output, const std::byte* key, float* tile) {
-    by_key(b, output, output_stride_, key, tile);
-  }
-  /// query = tile * key, or output = tile * key.
-  void query_from_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* key, std::byte* query) {
-    from_tile(b, tile, key, query, query_stride_);
-  }
-  void output_from_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* key, std::byte* output) {
-    from_tile(b, tile, key, output, output_stride_);
-  }
-  /// sum (f32, rows of head_dim) = tile^T * query, or += if `add`; the same of an output.
-  void tile_by_query(const AttentionBlock& b, const std::byte* tile, const std::byte* query, float* sum, bool add) {
-    by_tile(b, tile, query, query_stride_, sum, add);
-  }
-  void tile_by_output(const AttentionBlock& b, const std::byte* tile, const std::byte* output, float* sum, bool add) {
-    by_tile(b, tile, output, output_stride_, sum, add);
-  }
-
- private:
-  void by_key(const AttentionBlock& b, const std::byte* rows, std::int64_t stride, const std::byte* key, float* tile) {
+  /// tile (f32) = rows * key^T.
+  void by_key(const AttentionBlock& b, const std::byte* rows, const std::byte* key, float* tile) {
     gemms_.run({.a = rows,
                 .b = key,
                 .c = bytes(tile),
@@ -82,12 +51,12 @@ class Products {
                 .transpose_b = true,
                 .input_dtype = shape_.dtype,
                 .output_dtype = DType::f32,
-                .a_stride = stride,
-                .b_stride = key_stride_,
+                .a_stride = shape_.width(),
+                .b_stride = shape_.key_width(),
                 .c_stride = shape_.seq});
   }
-  void from_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* key, std::byte* rows,
-                 std::int64_t stride) {
+  /// rows = tile * key.
+  void from_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* key, std::byte* rows) {
     gemms_.run({.a = tile,
                 .b = key,
                 .c = rows,
@@ -97,11 +66,11 @@ class Products {
                 .input_dtype = shape_.dtype,
                 .output_dtype = shape_.dtype,
                 .a_stride = shape_.seq,
-                .b_stride = key_stride_,
-                .c_stride = stride});
+                .b_stride = shape_.key_width(),
+                .c_stride = shape_.width()});
   }
-  void by_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* rows, std::int64_t stride, float* sum,
-               bool add) {
+  /// sum (f32, rows of head_dim) = tile^T * rows, or += if `add`.
+  void by_tile(const AttentionBlock& b, const std::byte* tile, const std::byte* rows, float* sum, bool add) {
     gemms_.run({.a = tile,
                 .b = rows,
                 .c = bytes(sum),
@@ -113,14 +82,12 @@ class Products {
                 .output_dtype = DType::f32,
                 .beta = add ? 1.0F : 0.0F,
                 .a_stride = shape_.seq,
-                .b_stride = stride});
+                .b_stride = shape_.width()});
   }
 
+ private:
   Gemms& gemms_;
   const AttentionShape& shape_;
-  std::int64_t query_stride_;
-  std::int64_t output_stride_;
-  std::int64_t key_stride_;
 };
 
 AttentionBlock block_at(const AttentionShape& shape, std::int64_t begin, std::int64_t rows) {
@@ -160,14 +127,14 @@ class Backward {
     // From the last block, which reaches all keys: its product overwrites the sums, the others add.
     for (std::int64_t begin = last; begin >= 0; begin -= block_rows_) {
       const AttentionBlock b = block_at(shape_, begin, block_rows_);
-      const std::int64_t at = places_.query_row(begin), out_at = places_.output_row(begin);
-      products_.query_by_key(b, h.q + at, h.k, tiles_.scores);
-      products_.output_by_key(b, h.d_out + out_at, h.v, tiles_.d_probabilities);
-      attention_softmax_backward(stream_, shape_, b, tiles_, h.d_out + out_at, h.out + out_at, h.log_sum_exp + begin);
+      const std::int64_t at = places_.query_row(begin);
+      products_.by_key(b, h.q + at, h.k, tiles_.scores);
+      products_.by_key(b, h.d_out + at, h.v, tiles_.d_probabilities);
+      attention_softmax_backward(stream_, shape_, b, tiles_, h.d_out + at, h.out + at, h.log_sum_exp + begin);
       const bool add = !first || begin != last;
-      products_.tile_by_output(b, tiles_.probabilities, h.d_out + out_at, d_value_, add);
-      products_.query_from_tile(b, tiles_.d_scores, h.k, h.d_q + at);
-      products_.tile_by_query(b, tiles_.d_scores, h.q + at, d_key_, add);
+      products_.by_tile(b, tiles_.probabilities, h.d_out + at, d_value_, add);
+      products_.from_tile(b, tiles_.d_scores, h.k, h.d_q + at);
+      products_.by_tile(b, tiles_.d_scores, h.q + at, d_key_, add);
     }
   }
 
@@ -202,11 +169,10 @@ void attention_fallback(cudaStream_t stream, Gemms& gemms, const AttentionCall& 
       for (std::int64_t begin = 0; begin < shape.seq; begin += layout.block_rows) {
         const AttentionBlock b = block_at(shape, begin, layout.block_rows);
         const std::int64_t at = places.query(sample, head) + places.query_row(begin);
-        products.query_by_key(b, call.q + at, call.k + key_at, scores);
+        products.by_key(b, call.q + at, call.k + key_at, scores);
         attention_softmax(stream, shape, b, scores, probabilities,
                           call.log_sum_exp + places.statistic(sample, head) + begin);
-        products.output_from_tile(b, probabilities, call.v + key_at,
-                                  call.out + places.output(sample, head) + places.output_row(begin));
+        products.from_tile(b, probabilities, call.v + key_at, call.out + at);
       }
     }
   }
@@ -221,8 +187,8 @@ void attention_fallback_backward(cudaStream_t stream, Gemms& gemms, const Attent
     for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
       const std::int64_t key_at = places.key(sample, kv_head);
       for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        const std::int64_t at = places.query(sample, head), out_at = places.output(sample, head);
-        backward.head({call.d_out + out_at, call.q + at, call.k + key_at, call.v + key_at, call.out + out_at,
+        const std::int64_t at = places.query(sample, head);
+        backward.head({call.d_out + at, call.q + at, call.k + key_at, call.v + key_at, call.out + at,
                        call.log_sum_exp + places.statistic(sample, head), call.d_q + at},
                       head == kv_head * group);
       }

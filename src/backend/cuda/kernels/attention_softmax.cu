@@ -115,7 +115,7 @@ void attention_softmax_backward(cudaStream_t stream, const AttentionShape& shape
 void store_head(cudaStream_t stream, const AttentionShape& shape, const float* sums, std::byte* head) {
   with_element_type(shape.dtype, [&]<class T>(T) {
     launch(stream, "attention_store_head", blocks_for((shape.seq * shape.head_dim + kThreads - 1) / kThreads), kThreads,
-           store_head_kernel<T>, sums, elements<T>(head), shape.seq, shape.head_dim, shape.key_row());
+           store_head_kernel<T>, sums, elements<T>(head), shape.seq, shape.head_dim, shape.key_width());
   });
 }
 

@@ -2,9 +2,9 @@
 
 #include <cudnn.h>
 #include <cudnn_frontend.h>
+#include <array>
 #include <cmath>
 #include <map>
-#include <tuple>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -25,18 +25,10 @@ std::string cannot_compute(const AttentionShape& s, const char* pass) {
          std::to_string(s.kv_heads) + " key heads of size " + std::to_string(s.head_dim);
 }
 
-/// Facts of a tensor: heads, and the elements from those of one token to those of the next.
-struct Heads {
-  std::int64_t count = 0, stride = 0;
-};
-Heads queries(const AttentionShape& s) { return {s.heads, s.query_row()}; }
-Heads keys(const AttentionShape& s) { return {s.kv_heads, s.key_row()}; }
-Heads outputs(const AttentionShape& s) { return {s.heads, s.width()}; }
-
 /// Dimensions in cuDNN's order (batch, head, token, element) of tensors in ours (batch, token, head, element).
-void set_heads(fe::graph::Tensor_attributes& tensor, const AttentionShape& s, Heads heads) {
-  tensor.set_dim({s.batch, heads.count, s.seq, s.head_dim})
-      .set_stride({s.seq * heads.stride, s.head_dim, heads.stride, 1})
+void set_heads(fe::graph::Tensor_attributes& tensor, const AttentionShape& s, std::int64_t heads) {
+  tensor.set_dim({s.batch, heads, s.seq, s.head_dim})
+      .set_stride({s.seq * heads * s.head_dim, s.head_dim, heads * s.head_dim, 1})
       .set_data_type(fe::DataType_t::BFLOAT16);
 }
 
@@ -82,7 +74,7 @@ struct CudnnGraph::State {
         .set_compute_data_type(fe::DataType_t::FLOAT);
   }
 
-  Tensor input(AttentionTensor which, const char* name, Heads heads) {
+  Tensor input(AttentionTensor which, const char* name, std::int64_t heads) {
     fe::graph::Tensor_attributes tensor;
     set_identity(tensor, which, name);
     set_heads(tensor, shape, heads);
@@ -94,7 +86,7 @@ struct CudnnGraph::State {
     set_statistics(tensor, shape);
     return graph.tensor(tensor);
   }
-  void output(const Tensor& tensor, AttentionTensor which, const char* name, Heads heads) const {
+  void output(const Tensor& tensor, AttentionTensor which, const char* name, std::int64_t heads) const {
     set_identity(*tensor, which, name);
     set_heads(*tensor, shape, heads);
     tensor->set_output(true);
@@ -125,9 +117,9 @@ CudnnGraph::~CudnnGraph() = default;
 
 CudnnGraph CudnnGraph::forward(const AttentionShape& shape, int capability) {
   auto state = std::make_unique<State>(shape, capability, "forward");
-  const Tensor q = state->input(AttentionTensor::q, "q", queries(shape));
-  const Tensor k = state->input(AttentionTensor::k, "k", keys(shape));
-  const Tensor v = state->input(AttentionTensor::v, "v", keys(shape));
+  const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
+  const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
+  const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
   const auto [out, log_sum_exp] = state->graph.sdpa(q, k, v,
                                                     fe::graph::SDPA_attributes()
                                                         .set_name("attention")
@@ -135,7 +127,7 @@ CudnnGraph CudnnGraph::forward(const AttentionShape& shape, int capability) {
                                                         .set_attn_scale(softmax_scale(shape))
                                                         .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                                                         .set_diagonal_band_right_bound(0));
-  state->output(out, AttentionTensor::out, "out", outputs(shape));
+  state->output(out, AttentionTensor::out, "out", shape.heads);
   set_identity(*log_sum_exp, AttentionTensor::log_sum_exp, "log_sum_exp");
   set_statistics(*log_sum_exp, shape);
   log_sum_exp->set_output(true);
@@ -144,11 +136,11 @@ CudnnGraph CudnnGraph::forward(const AttentionShape& shape, int capability) {
 
 CudnnGraph CudnnGraph::backward(const AttentionShape& shape, int capability, bool deterministic) {
   auto state = std::make_unique<State>(shape, capability, "backward");
-  const Tensor q = state->input(AttentionTensor::q, "q", queries(shape));
-  const Tensor k = state->input(AttentionTensor::k, "k", keys(shape));
-  const Tensor v = state->input(AttentionTensor::v, "v", keys(shape));
-  const Tensor out = state->input(AttentionTensor::out, "out", outputs(shape));
-  const Tensor d_out = state->input(AttentionTensor::d_out, "d_out", outputs(shape));
+  const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
+  const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
+  const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
+  const Tensor out = state->input(AttentionTensor::out, "out", shape.heads);
+  const Tensor d_out = state->input(AttentionTensor::d_out, "d_out", shape.heads);
   const auto [d_q, d_k, d_v] = state->graph.sdpa_backward(q, k, v, out, d_out, state->input_statistics(),
                                                           fe::graph::SDPA_backward_attributes()
                                                               .set_name("attention_backward")
@@ -156,9 +148,9 @@ CudnnGraph CudnnGraph::backward(const AttentionShape& shape, int capability, boo
                                                               .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                                                               .set_diagonal_band_right_bound(0)
                                                               .set_deterministic_algorithm(deterministic));
-  state->output(d_q, AttentionTensor::d_q, "d_q", queries(shape));
-  state->output(d_k, AttentionTensor::d_k, "d_k", keys(shape));
-  state->output(d_v, AttentionTensor::d_v, "d_v", keys(shape));
+  state->output(d_q, AttentionTensor::d_q, "d_q", shape.heads);
+  state->output(d_k, AttentionTensor::d_k, "d_k", shape.kv_heads);
+  state->output(d_v, AttentionTensor::d_v, "d_v", shape.kv_heads);
   return CudnnGraph(std::move(state));
 }
 
@@ -241,8 +233,7 @@ class CudnnAttention::Plans {
   /// Beyond this the backward takes the batch in parts, down to single samples. 4 x 2048 tokens in 32 heads need 1.07
   /// GiB in a fixed order (cuDNN 9.19, an H200).
   static constexpr std::int64_t kMostWorkspace = std::int64_t{5} << 28;
-  using Key =
-      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  using Key = std::array<std::int64_t, 5>;
 
   CudnnGraph built(CudnnGraph graph) {
     if (handle_ == nullptr) {
@@ -257,7 +248,7 @@ class CudnnAttention::Plans {
 
   template <class Make>
   static Plan& find(std::map<Key, Plan>& plans, const AttentionShape& s, Make&& make) {
-    const Key key{s.batch, s.seq, s.heads, s.kv_heads, s.head_dim, s.query_row(), s.key_row()};
+    const Key key{s.batch, s.seq, s.heads, s.kv_heads, s.head_dim};
     const auto found = plans.find(key);
     return found != plans.end() ? found->second : plans.emplace(key, make()).first->second;
   }
@@ -289,15 +280,14 @@ void CudnnAttention::backward(const AttentionBackwardCall& call) {
   Plans::Plan& plan = plans_->backward(shape);
   const std::int64_t tokens = shape.seq * size_of(shape.dtype);
   for (std::int64_t sample = 0; sample < shape.batch; sample += plan.samples) {
-    const std::int64_t query = sample * tokens * shape.query_row();
-    const std::int64_t key = sample * tokens * shape.key_row();
-    const std::int64_t output = sample * tokens * shape.width();
+    const std::int64_t query = sample * tokens * shape.width();
+    const std::int64_t key = sample * tokens * shape.key_width();
     plans_->execute(plan, {{AttentionTensor::q, call.q + query},
                            {AttentionTensor::k, call.k + key},
                            {AttentionTensor::v, call.v + key},
-                           {AttentionTensor::out, call.out + output},
+                           {AttentionTensor::out, call.out + query},
                            {AttentionTensor::log_sum_exp, call.log_sum_exp + sample * shape.heads * shape.seq},
-                           {AttentionTensor::d_out, call.d_out + output},
+                           {AttentionTensor::d_out, call.d_out + query},
                            {AttentionTensor::d_q, call.d_q + query},
                            {AttentionTensor::d_k, call.d_k + key},
                            {AttentionTensor::d_v, call.d_v + key}});

@@ -73,10 +73,10 @@ class CudnnAttention {
 };
 
 /// The rule for GPUs of compute capability `major`.x: bf16, more than one token, a head size that is a multiple of 8
-/// up to 128, or up to 256 on Hopper (9.x), and tokens that begin at multiples of 16 bytes.
+/// up to 128, or up to 256 on Hopper (9.x).
 inline bool cudnn_takes(const AttentionShape& shape, int major) {
   return shape.dtype == DType::bf16 && shape.batch > 0 && shape.seq > 1 && shape.head_dim % 8 == 0 &&
-         shape.query_row() % 8 == 0 && shape.key_row() % 8 == 0 && shape.head_dim <= (major == 9 ? 256 : 128);
+         shape.head_dim <= (major == 9 ? 256 : 128);
 }
 
 /// "cuDNN 9.19.0", of the library as loaded, or "no cuDNN".

@@ -45,32 +45,4 @@ void map(cudaStream_t stream, const char* name, const Body& body, std::int64_t c
   launch(stream, name, blocks_for((packs + kThreads - 1) / kThreads), kThreads, map_kernel<N, Body>, body, head, count);
 }
 
-/// A block takes a row of `width` elements at a time, `threads` packs of N at once, those behind the last pack one by
-/// one. Of the body it wants
-///   template <int N> __device__ void run(std::int64_t row, std::int64_t column) const;
-template <int N, class Body>
-__global__ void map_rows_kernel(Body body, std::int64_t rows, std::int64_t width) {
-  const std::int64_t in_packs = width / N * N;
-  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    for (std::int64_t i = threadIdx.x * std::int64_t{N}; i < in_packs; i += blockDim.x * std::int64_t{N}) {
-      body.template run<N>(row, i);
-    }
-    for (std::int64_t i = in_packs + threadIdx.x; i < width; i += blockDim.x) body.template run<1>(row, i);
-  }
-}
-
-/// Runs `body` over all rows, in packs of N if all rows begin at 16-byte boundaries in all arrays (`packs`).
-template <int N, class Body>
-void map_rows(cudaStream_t stream, const char* name, const Body& body, std::int64_t rows, std::int64_t width,
-              bool packs) {
-  constexpr unsigned kMostThreads = 256;
-  if (packs) {
-    launch(stream, name, blocks_for(rows), row_threads(width, N, kMostThreads), map_rows_kernel<N, Body>, body, rows,
-           width);
-  } else {
-    launch(stream, name, blocks_for(rows), row_threads(width, 1, kMostThreads), map_rows_kernel<1, Body>, body, rows,
-           width);
-  }
-}
-
 }  // namespace fsdpbench::backend::cuda

@@ -28,8 +28,7 @@ __global__ void table_kernel(float* cosine, float* sine, std::int64_t count, std
 /// the sine.
 template <class T, int N>
 __global__ void rotate_kernel(T* q, T* k, const float* cosine, const float* sine, std::int64_t tokens, std::int64_t seq,
-                              std::int64_t query_row, std::int64_t key_row, int heads, int kv_heads, int half,
-                              float sign) {
+                              int heads, int kv_heads, int half, float sign) {
   const int packs = half / N;  // a head
   for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
     const std::int64_t angles = token % seq * half;
@@ -37,7 +36,7 @@ __global__ void rotate_kernel(T* q, T* k, const float* cosine, const float* sine
       const int head = p / packs;
       const int i = (p - head * packs) * N;
       T* const start =
-          head < heads ? q + token * query_row + head * 2 * half : k + token * key_row + (head - heads) * 2 * half;
+          head < heads ? q + (token * heads + head) * 2 * half : k + (token * kv_heads + head - heads) * 2 * half;
       T* const first = start + i;
       T* const second = first + half;
       const Floats<N> a = load<N>(first);
@@ -62,8 +61,8 @@ void rotate(cudaStream_t stream, const AttentionShape& shape, T* q, T* k, const 
             float sign) {
   const std::int64_t tokens = shape.batch * shape.seq, half = shape.head_dim / 2;
   launch(stream, "rotary", blocks_for(tokens), row_threads((shape.heads + shape.kv_heads) * half, N, 256),
-         rotate_kernel<T, N>, q, k, cosine, sine, tokens, shape.seq, shape.query_row(), shape.key_row(),
-         static_cast<int>(shape.heads), static_cast<int>(shape.kv_heads), static_cast<int>(half), sign);
+         rotate_kernel<T, N>, q, k, cosine, sine, tokens, shape.seq, static_cast<int>(shape.heads),
+         static_cast<int>(shape.kv_heads), static_cast<int>(half), sign);
 }
 
 }  // namespace
@@ -87,8 +86,7 @@ void Rotary::operator()(const AttentionShape& shape, std::byte* q, std::byte* k,
   const float* const sine = cosine + seq_ * half_;
   with_element_type(shape.dtype, [&]<class T>(T) {
     const float sign = inverse ? -1.0F : 1.0F;
-    if (half % kPack<T> == 0 && rows_aligned(elements<T>(q), shape.query_row()) &&
-        rows_aligned(elements<T>(k), shape.key_row())) {
+    if (half % kPack<T> == 0 && aligned(elements<T>(q)) && aligned(elements<T>(k))) {
       rotate<T, kPack<T>>(stream_, shape, elements<T>(q), elements<T>(k), cosine, sine, sign);
     } else {
       rotate<T, 1>(stream_, shape, elements<T>(q), elements<T>(k), cosine, sine, sign);

@@ -11,38 +11,20 @@ namespace {
 /// Right for any x: e^-x becomes infinite or 0 where the sigmoid is 0 or 1.
 __device__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + expf(-x)); }
 
-/// `work` as map and map_rows want it: rows of y and d_y lie back to back, those of the others `stride` elements apart.
-template <class Work>
-struct OfRows {
-  Work work;
-  std::int64_t width;
-  std::int64_t stride;
-
-  template <int N>
-  __device__ void run(std::int64_t i) const {
-    work.template at<N>(i, i);
-  }
-  template <int N>
-  __device__ void run(std::int64_t row, std::int64_t column) const {
-    work.template at<N>(row * stride + column, row * width + column);
-  }
-};
-
 template <class T>
 struct Forward {
   const T* gate;
   const T* up;
   T* y;
 
-  /// Elements from `i` on, from `of_y` on in y.
   template <int N>
-  __device__ void at(std::int64_t i, std::int64_t of_y) const {
+  __device__ void run(std::int64_t i) const {
     const Floats<N> g = load<N>(gate + i);
     const Floats<N> u = load<N>(up + i);
     Floats<N> result;
 #pragma unroll
     for (int k = 0; k < N; ++k) result[k] = g[k] * sigmoid(g[k]) * u[k];
-    store(y + of_y, result);
+    store(y + i, result);
   }
 };
 
@@ -56,8 +38,8 @@ struct Backward {
   T* y;  // null: nobody wants it
 
   template <int N>
-  __device__ void at(std::int64_t i, std::int64_t of_y) const {
-    const Floats<N> d = load<N>(d_y + of_y);
+  __device__ void run(std::int64_t i) const {
+    const Floats<N> d = load<N>(d_y + i);
     const Floats<N> g = load<N>(gate + i);
     const Floats<N> u = load<N>(up + i);
     Floats<N> of_gate, of_up, product;
@@ -68,7 +50,7 @@ struct Backward {
       of_gate[k] = d[k] * u[k] * s * (1.0F + g[k] * (1.0F - s));
       product[k] = g[k] * s * u[k];
     }
-    if (y != nullptr) store(y + of_y, product);
+    if (y != nullptr) store(y + i, product);
     store(d_up + i, of_up);
     store(d_gate + i, of_gate);
   }
@@ -77,30 +59,19 @@ struct Backward {
 }  // namespace
 
 void swiglu(cudaStream_t stream, const SwigluCall& call) {
-  const std::int64_t rows = call.shape.rows, width = call.shape.width, stride = call.row();
   with_element_type(call.shape.dtype, [&]<class T>(T) {
     const Forward<T> on{elements<T>(call.gate), elements<T>(call.up), elements<T>(call.y)};
-    const OfRows<Forward<T>> body{on, width, stride};
-    if (stride == width) return map<kPack<T>>(stream, "swiglu", body, rows * width, on.gate, on.up, on.y);
-    const bool packs = rows_aligned(on.gate, stride) && rows_aligned(on.up, stride) && rows_aligned(on.y, width);
-    map_rows<kPack<T>>(stream, "swiglu", body, rows, width, packs);
+    map<kPack<T>>(stream, "swiglu", on, call.shape.rows * call.shape.width, on.gate, on.up, on.y);
   });
 }
 
 void swiglu_backward(cudaStream_t stream, const SwigluBackwardCall& call) {
-  const std::int64_t rows = call.shape.rows, width = call.shape.width, stride = call.row();
   with_element_type(call.shape.dtype, [&]<class T>(T) {
     const Backward<T> on{elements<T>(call.d_y),    elements<T>(call.gate), elements<T>(call.up),
                          elements<T>(call.d_gate), elements<T>(call.d_up), elements<T>(call.y)};
     const T* const also = call.y != nullptr ? on.y : on.d_y;  // as long as they are
-    const OfRows<Backward<T>> body{on, width, stride};
-    if (stride == width) {
-      return map<kPack<T>>(stream, "swiglu_backward", body, rows * width, on.d_y, on.gate, on.up, on.d_gate, on.d_up,
-                           also);
-    }
-    const bool packs = rows_aligned(on.d_y, width) && rows_aligned(also, width) && rows_aligned(on.gate, stride) &&
-                       rows_aligned(on.up, stride) && rows_aligned(on.d_gate, stride) && rows_aligned(on.d_up, stride);
-    map_rows<kPack<T>>(stream, "swiglu_backward", body, rows, width, packs);
+    map<kPack<T>>(stream, "swiglu_backward", on, call.shape.rows * call.shape.width, on.d_y, on.gate, on.up, on.d_gate,
+                  on.d_up, also);
   });
 }
 

@@ -1,20 +1,27 @@
-#include "account/step_bound.h"
+#include "clock/emulated_times.h"
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <cstdint>
 #include <stdexcept>
+#include <string>
 
-#include "clock/emulated_times.h"
+#include "clock/forecast.h"
 #include "support/schedule_cases.h"
 
-namespace fsdpbench::account {
+namespace fsdpbench::clock {
 namespace {
 
 using config::Prefetch;
 using schedule::OpKind;
 
 constexpr int kBlocks = 4;
+
+/// A step's time, and sums over the ops that compute and that communicate.
+struct StepSums {
+  std::int64_t step = 0, computation = 0, communication = 0;
+  std::int64_t exposed_communication() const { return step - computation; }
+};
 
 /// A decoder of equal blocks at 1 GFLOP/s, so that FLOPs are nanoseconds.
 struct PredictedCase {
@@ -26,9 +33,19 @@ struct PredictedCase {
     }
   }
   const schedule::Schedule& steady() const { return made.schedules.steady(); }
-  StepPrediction predict() const { return predict_step(made, clock::emulated_times(made, rates)); }
+  StepSums predict() const {
+    const schedule::Training training = made.steady();
+    OpTimes times = emulated_times(made, rates);
+    times.steps.erase(times.steps.begin(), times.steps.end() - 1);
+    StepSums sums{static_cast<std::int64_t>(forecast(training, times).slowest_ns())};
+    for (std::size_t i = 0; i < times.steps.front().size(); ++i) {
+      const auto ns = static_cast<std::int64_t>(times.steps.front()[i].run_ns + times.steps.front()[i].link_ns);
+      (training.schedules.steady().ops[i].is_collective() ? sums.communication : sums.computation) += ns;
+    }
+    return sums;
+  }
   std::int64_t first(OpKind kind, const std::string& unit) const {
-    const clock::StepCosts all = clock::emulated_times(made, rates).steps.back();
+    const StepCosts all = emulated_times(made, rates).steps.back();
     for (std::size_t i = 0; i < all.size(); ++i) {
       const schedule::Op& op = steady().ops[i];
       if (op.kind == kind && made.plan.units[static_cast<std::size_t>(op.unit)].label() == unit) {
@@ -39,7 +56,7 @@ struct PredictedCase {
   }
 
   testing::ScheduleCase made;
-  clock::Rates rates{1e9, {1e9, 10e-6}};
+  Rates rates{1e9, {1e9, 10e-6}};
 };
 
 TEST(EmulatedTimes, OfARing) {
@@ -63,40 +80,40 @@ TEST(EmulatedTimes, OfComputation) {
   EXPECT_EQ(e.first(OpKind::optimizer, "0"), 0);
 }
 
-TEST(StepPrediction, WithoutPrefetchOneGatherHidesBesideTheHead) {
+TEST(EmulatedStep, WithoutPrefetchOneGatherHidesBesideTheHead) {
   config::RunConfig c = testing::decoder_config(kBlocks, 4);
   c.fsdp.forward_prefetch.mode = Prefetch::Mode::none;
   c.fsdp.backward_prefetch.mode = Prefetch::Mode::none;
   const PredictedCase e(c);
-  const StepPrediction p = e.predict();
+  const StepSums p = e.predict();
   EXPECT_EQ(p.computation, (kBlocks + 1) * 6'000'000);
   // Before its backward the last block has no reduction to wait for: only the head's backward is going on.
   EXPECT_EQ(p.step, p.computation + p.communication - e.first(OpKind::all_gather, "3"));
 }
 
-TEST(StepPrediction, WithPrefetchOnlyTheFirstGathersAndLastReductionsAreExposed) {
+TEST(EmulatedStep, WithPrefetchOnlyTheFirstGathersAndLastReductionsAreExposed) {
   const PredictedCase e(testing::decoder_config(kBlocks, 4));  // a gather takes well under a forward
-  const StepPrediction p = e.predict();
+  const StepSums p = e.predict();
   EXPECT_EQ(p.exposed_communication(), e.first(OpKind::all_gather, "R") + e.first(OpKind::all_gather, "0") +
                                            e.first(OpKind::reduce_scatter, "0") + e.first(OpKind::reduce_scatter, "R"));
   EXPECT_GT(p.communication, 2 * p.exposed_communication());
 }
 
-TEST(StepPrediction, ASlowLinkHidesTheComputationInstead) {
+TEST(EmulatedStep, ASlowLinkHidesTheComputationInstead) {
   PredictedCase e(testing::decoder_config(kBlocks, 4));
   const double flops = e.rates.flops_per_second;
   e.rates.flops_per_second = 1e18;
-  const StepPrediction idle = e.predict();
+  const StepSums idle = e.predict();
   EXPECT_EQ(idle.computation, 0);
   EXPECT_EQ(idle.step, idle.communication);  // one communicator: one after the other
   e.rates.flops_per_second = flops;
   e.rates.link = {1e18, 0};
-  const StepPrediction busy = e.predict();
+  const StepSums busy = e.predict();
   EXPECT_EQ(busy.communication, 0);
   EXPECT_EQ(busy.step, busy.computation);
 }
 
-TEST(StepPrediction, OneRankCommunicatesNothing) {
+TEST(EmulatedStep, OneRankCommunicatesNothing) {
   config::RunConfig c = testing::decoder_config(kBlocks, 1);
   c.fsdp.strategy = config::Strategy::no_shard;
   PredictedCase e(c);
@@ -105,4 +122,4 @@ TEST(StepPrediction, OneRankCommunicatesNothing) {
 }
 
 }  // namespace
-}  // namespace fsdpbench::account
+}  // namespace fsdpbench::clock
