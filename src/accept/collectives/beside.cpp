@@ -341,7 +341,7 @@ BesideFile read_beside(const std::string& path) {
     const JsonPart json(content);
     if (json.text("kind", "") != "collectives" || !json.has("beside"))
       json.refuse("collectives measured with --beside");
-    check_result(ResultKind::collectives, content, nullptr);
+    check_result(content);
     BesideFile read;
     read.world = fields<World>().read(json.at("world"));
     std::vector<BesideRow> rows;

@@ -10,7 +10,6 @@
 #include <set>
 #include <sstream>
 
-#include "accept/stages/acceptance_files.h"
 #include "accept/stages/judgement_files.h"
 #include "account/statistics.h"
 #include "base/enum_table.h"
@@ -77,7 +76,9 @@ constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"t
 
 /// A configuration without the keys that change nothing of what is measured, but how often it is, and without faults:
 /// a failure that was rehearsed is gated as one that came by itself. `injected` gets those.
-json without_how_often(json config, std::vector<std::string>& injected) {
+json without_how_often(const JsonPart& part, std::vector<std::string>& injected) {
+  for (const auto& [name, table] : part.members()) (void)table.members();
+  json config = part.value();
   static const json kNone = config::to_json(config::RunConfig{})["inject"];
   const json faults = config.value("inject", json::object());
   for (const auto& [key, value] : faults.items()) {
@@ -96,7 +97,7 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
       {"fabric", j.at("fabric").text()}, {"ranks", j.at("ranks").value()}, {"nodes", j.at("nodes").value()}};
   if (j.has("settings")) {
     json settings = j.at("settings").value();
-    settings["config"] = without_how_often(j.at("settings").at("config").value(), result.injected);
+    settings["config"] = without_how_often(j.at("settings").at("config"), result.injected);
     result.measured["settings"] = std::move(settings);
   }
   if (const std::string verdict = j.at("verdict").text(); verdict != "pass") {
@@ -104,6 +105,9 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
   }
   std::vector<accept::Judgement> judgements;
   JsonType<std::vector<accept::Judgement>>::read(j.at("judgements"), judgements);
+  if (const auto all = to_string(accept::overall(judgements)); j.at("verdict").text() != all) {
+    j.at("verdict").refuse(fmt::format("\"{}\", as the judgements have it", all));
+  }
   for (const accept::Judgement& judgement : judgements) {
     const auto* const known = std::ranges::find(kMeasuredRules, judgement.rule, &MeasuredRule::rule);
     if (known == kMeasuredRules.end() || judgement.value.n == 0) continue;
@@ -134,7 +138,7 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
 }
 
 void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& result) {
-  result.measured = without_how_often(j.at("config").value(), result.injected);
+  result.measured = without_how_often(j.at("config"), result.injected);
   if (std::string why = why_unfinished(file); !why.empty()) {
     result.not_accepted_because = std::move(why);
   } else if (!j.at("complete").flag()) {
@@ -296,7 +300,7 @@ bool changes_by_itself(std::string_view fact) { return fact == "nccl launches" |
 }  // namespace
 
 GatedResult read_gated_result(const std::string& given) {
-  const ResultFile file = read_any_result(given, check_acceptance);
+  const ResultFile file = read_any_result(given);
   check_sum(fs::path(file.path));
   const JsonPart j(file.content);
   GatedResult result;
