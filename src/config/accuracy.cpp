@@ -213,7 +213,6 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("ranks_per_node")) a.ranks_per_node = top.whole("ranks_per_node", 1, 1 << 20);
   if (file.contains("nodes")) a.nodes = top.whole("nodes", 1, 1 << 20);
   if (file.contains("nodes_per_switch")) a.nodes_per_switch = top.whole("nodes_per_switch", 1, 1 << 20);
-  if (file.contains("topology")) a.topology = top.text("topology");
   if (file.contains("matrix")) a.matrix = top.whole("matrix", 16, 1 << 16);
   if (file.contains("exposed_pct")) a.exposed_pct = top.number("exposed_pct", 0, 100);
   if (file.contains("tolerance_pct")) a.tolerance_pct = top.number("tolerance_pct", 1, 100);

@@ -108,7 +108,6 @@ struct Acceptance {
   int ranks_per_node = 0;               ///< that each node must have; 0: any number
   int nodes = 1;                        ///< that must be there, at least
   int nodes_per_switch = 0;             ///< that share a leaf switch, in the order of ranks; 0: not told
-  std::string topology;                 ///< a file of Slurm's topology or of Kubernetes' nodes; empty: none
   int matrix = 1024;                    ///< rows and columns of the products that a rank's rate is measured by
   double exposed_pct = 100;             ///< of a step, at most, in which a rank only waits for communication
   double tolerance_pct = 90;            ///< of a reference that must be reached

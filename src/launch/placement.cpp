@@ -253,34 +253,6 @@ bool take(std::string_view& text, std::string_view expected) {
   return true;
 }
 
-constexpr std::size_t kMostListed = 1'000'000;
-
-/// "003-007,9" as 003, 004, … 009: of as many digits as the first of a range has.
-std::optional<std::vector<std::string>> numbers_in(std::string_view text) {
-  std::vector<std::string> numbers;
-  while (!text.empty()) {
-    const std::size_t digits = text.find_first_of(",-");
-    const std::size_t width = digits == std::string_view::npos ? text.size() : digits;
-    const std::optional<int> first = take_number(text);
-    if (!first) return std::nullopt;
-    int last = *first;
-    if (take(text, "-")) {
-      const std::optional<int> end = take_number(text);
-      if (!end || *end < *first) return std::nullopt;
-      last = *end;
-    }
-    if (numbers.size() + static_cast<std::size_t>(last - *first) >= kMostListed) return std::nullopt;
-    for (int i = *first; i <= last; ++i) {
-      std::string number = std::to_string(i);
-      if (number.size() < width) number.insert(0, width - number.size(), '0');
-      numbers.push_back(std::move(number));
-    }
-    if (!text.empty() && !take(text, ",")) return std::nullopt;
-  }
-  if (numbers.empty()) return std::nullopt;
-  return numbers;
-}
-
 }  // namespace
 
 std::optional<Placement> find_placement(const Environment& environment) {
@@ -289,35 +261,6 @@ std::optional<Placement> find_placement(const Environment& environment) {
   if (!placement || placement->ranks == 1) return std::nullopt;
   if (placement->root_host.empty() && !variables.has(kOwnJob)) find_root(variables, *placement);
   return placement;
-}
-
-std::optional<std::vector<std::string>> all_hosts(std::string_view node_list) {
-  std::vector<std::string> all;
-  while (!node_list.empty()) {
-    std::vector<std::string> names{""};
-    while (!node_list.empty() && node_list.front() != ',') {
-      if (node_list.front() != '[') {
-        for (std::string& name : names) name += node_list.front();
-        node_list.remove_prefix(1);
-        continue;
-      }
-      const std::size_t close = node_list.find(']');
-      if (close == std::string_view::npos) return std::nullopt;
-      const auto numbers = numbers_in(node_list.substr(1, close - 1));
-      if (!numbers || names.size() * numbers->size() > kMostListed) return std::nullopt;
-      std::vector<std::string> longer;
-      for (const std::string& name : names) {
-        for (const std::string& number : *numbers) longer.push_back(name + number);
-      }
-      names = std::move(longer);
-      node_list.remove_prefix(close + 1);
-    }
-    if (names.front().empty() || all.size() + names.size() > kMostListed) return std::nullopt;
-    all.insert(all.end(), names.begin(), names.end());
-    if (!node_list.empty()) node_list.remove_prefix(1);
-  }
-  if (all.empty()) return std::nullopt;
-  return all;
 }
 
 std::optional<std::string> first_host(std::string_view node_list) {

@@ -288,7 +288,7 @@ class AcceptanceRank {
         cluster_.adapters.push_back(f.adapter);
       }
       if (!cluster_.one_node()) {
-        m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves, cluster_);
+        m.topology = tell_switches(lead_ == nullptr ? 0 : lead_->nodes_per_switch, leaves, cluster_);
       }
     }
     m.cluster = cluster_;

@@ -86,7 +86,7 @@ std::vector<Message> ladder_of(const engine::Setup& setup);
 /// Decisions that rank 0 takes for all.
 struct AcceptanceLead {
   StageClock& clock;
-  Topology topology;
+  int nodes_per_switch;  ///< as the profile tells; 0: it does not
   /// Asked once it is known who the ranks are: why nothing else is to be measured; empty: it is.
   std::function<std::string(const AcceptanceMeasurements&)> why_stop;
   AcceptanceMeasurements& measured;  ///< what all have measured so far, also where an error ends it

@@ -10,24 +10,13 @@
 
 namespace fsdpbench::app {
 
-/// Switches that connect nodes, as far as somebody knows them.
-struct Topology {
-  int nodes_per_switch = 0;  ///< of nodes in the order of their ranks; 0: not told
-  /// Slurm's topology.conf, what `scontrol show topology` prints, or `kubectl get nodes -o json`; empty: not told
-  std::string switches;
-  std::string source;  ///< where the text is from
-};
-
 /// The leaf switch of a task, of Slurm's SLURM_TOPOLOGY_ADDR ("s0.s4.node12") and SLURM_TOPOLOGY_ADDR_PATTERN
 /// ("switch.switch.node"); empty: they name none.
 std::string leaf_of_address(const std::string& address, const std::string& pattern);
 
-/// Throws ConfigError if the text of `told` is not what it should be: before anything is measured.
-void check_topology(const Topology& told);
-
-/// Sets the switches of `cluster`, whose hosts are known: by `told`, else by `leaves`, the leaf of each rank as Slurm
-/// told its task. Says in a sentence who told of them, or why they are not known.
-std::string tell_switches(const Topology& told, const std::vector<std::string>& leaves, accept::Cluster& cluster);
+/// Sets the switches of `cluster`: by the profile's `nodes_per_switch` (0: it does not tell), else by `leaves`, the leaf of
+/// each rank as Slurm told its task. Says in a sentence who told of them, or why they are not known.
+std::string tell_switches(int nodes_per_switch, const std::vector<std::string>& leaves, accept::Cluster& cluster);
 
 /// Rates of nodes beside the fabric, all ranks at once. Rounds are [round][rank].
 struct NodeRates {

@@ -165,7 +165,6 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     config.mesh.ranks = ranks;
   }
   const Cell cell = open_cell(config, local_ranks(job));
-  const Topology topology = topology_of(wanted);
   const ResultFolder folder(stem, arguments.out, arguments.old());
   const std::string ras = ras_of(arguments.ras, on_processors(config));
   const auto lost_it = [&](const std::vector<std::string>& nodes, int rank, const std::string& why, bool hangs) {
@@ -188,7 +187,7 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     console().info(fmt::format("written to {}", folder.path().string()));
     return report.exit_code();
   };
-  const Measured all = measure_stages(wanted, topology, cell, patience, job, lost_it,
+  const Measured all = measure_stages(wanted, cell, patience, job, lost_it,
                                       [&](const Measured& so_far) { write(so_far, nullptr); });
   if (job != nullptr) job->watch().doing("judging and writing results");
   return write(all, job == nullptr ? nullptr : &job->session());
