@@ -138,23 +138,6 @@ void find_slurm_root(const Variables& variables, Placement& placement) {
   placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port_of(placement.job));
 }
 
-void find_nccl_root(const Variables& variables, Placement& placement) {
-  const std::string id = variables.text("NCCL_COMM_ID");
-  if (id.empty()) return;
-  const std::size_t colon = std::min(id.rfind(':'), id.size());
-  int port = 0;
-  const auto [end, error] = std::from_chars(id.data() + std::min(colon + 1, id.size()), id.data() + id.size(), port);
-  if (colon == 0 || error != std::errc{} || end != id.data() + id.size() || port < 1 || port >= kMostPort) {
-    throw ConfigError(fmt::format("NCCL_COMM_ID={} in the environment is not host:port", id));
-  }
-  placement.root_host = id.substr(0, colon);
-  if (placement.root_host.starts_with('[') && placement.root_host.ends_with(']')) {
-    placement.root_host = placement.root_host.substr(1, placement.root_host.size() - 2);
-  }
-  // NCCL itself keeps the port that is named.
-  placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port + 1);
-}
-
 void find_master(const Variables& variables, Placement& placement) {
   placement.root_host = variables.host("MASTER_ADDR");
   // torchrun's agent keeps MASTER_PORT itself.
@@ -167,8 +150,7 @@ void find_master(const Variables& variables, Placement& placement) {
 void find_root(const Variables& variables, Placement& placement) {
   if (variables.has("MASTER_ADDR")) return find_master(variables, placement);
   if (variables.has("FSDPBENCH_RENDEZVOUS")) return;
-  find_nccl_root(variables, placement);
-  if (!placement.root_host.empty() || placement.local_ranks != placement.ranks) return;
+  if (placement.local_ranks != placement.ranks) return;
   placement.root_host = kLoopback;
   placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port_of(placement.job));
 }

@@ -225,22 +225,8 @@ TEST(Placement, MasterAddrSaysWhereRankZeroOfMpirunIs) {
   EXPECT_EQ(placement->root_host, "node1");
   EXPECT_EQ(placement->root_port, 29401) << "as under torchrun";
   EXPECT_EQ(placement->source, "Open MPI (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, MASTER_ADDR)");
-  EXPECT_EQ(find(with(kOpenMpi, {{"MASTER_ADDR", "node1"}, {"NCCL_COMM_ID", "node2:4000"}}))->root_host, "node1");
   EXPECT_EQ(error_of(with(kOpenMpi, {{"MASTER_ADDR", "not a host"}})),
             "MASTER_ADDR='not a host' in the environment is neither the name nor the address of a host");
-}
-
-TEST(Placement, TheAddressOfNcclIsTheLastResort) {
-  const auto placement = find(with(kOpenMpi, {{"NCCL_COMM_ID", "[fd00::2]:4000"}}));
-  EXPECT_EQ(placement->root_host, "fd00::2");
-  EXPECT_EQ(placement->root_port, 4001);
-  EXPECT_EQ(find(with(kOpenMpi, {{"NCCL_COMM_ID", "node1:4000"}, {"FSDPBENCH_PORT", "5"}}))->root_port, 5);
-  EXPECT_EQ(find(with(kOpenMpi, {{"NCCL_COMM_ID", "node1:4000"}, {"FSDPBENCH_RENDEZVOUS", "/shared"}}))->root_host, "");
-  EXPECT_EQ(find(with(kTorchrun, {{"NCCL_COMM_ID", "other:4000"}}))->root_host, "node1");
-  for (const char* wrong : {"node1", "node1:", ":4000", "node1:x", "node1:65535", "node1:0"}) {
-    EXPECT_EQ(error_of(with(kOpenMpi, {{"NCCL_COMM_ID", wrong}})),
-              std::string("NCCL_COMM_ID=") + wrong + " in the environment is not host:port");
-  }
 }
 
 struct Wrong {
