@@ -110,9 +110,7 @@ EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, 
 }
 
 constexpr const char* kAcceptanceFile = "an acceptance profile";
-constexpr std::array<std::string_view, 9> kFigures{"gemm",           "memory",         "pair",
-                                                   "all_gather",     "reduce_scatter", "host_memory",
-                                                   "host_to_device", "device_to_host", "launch"};
+constexpr std::array<std::string_view, 6> kFigures{"gemm", "memory", "pair", "all_gather", "reduce_scatter", "launch"};
 
 AcceptanceReference read_reference(const std::string& path, const toml::table& given) {
   StrictTable table(path, given, kAcceptanceFile);

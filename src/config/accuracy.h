@@ -81,8 +81,7 @@ std::string find_accuracy();
 /// Rates that a healthy machine of some fabric reaches, and their source.
 struct AcceptanceReference {
   /// "gemm" in TFLOP/s a rank; "memory" in GB/s a rank, read and written; "pair" in GB/s one way; "all_gather" and
-  /// "reduce_scatter" in GB/s of bus bandwidth for large messages; "host_memory" in GB/s a rank, read and written by
-  /// the processors; "host_to_device" and "device_to_host" in GB/s a rank; "launch" in us, of which less is better.
+  /// "reduce_scatter" in GB/s of bus bandwidth for large messages; "launch" in us, of which less is better.
   std::string figure;
   double value = 0;
   double hop_us = 0;   ///< of the collectives: what a step of the ring takes beside its bytes

@@ -109,12 +109,10 @@ struct Assumed {
   double gpus, processors;
 };
 constexpr Assumed kAssumed[] = {
-    {"gemm", 10, 0.02},          // TFLOP/s of fp32 products
-    {"memory", 500, 5},          // GB/s
-    {"host_memory", 5, 5},       // likewise
-    {"host_to_device", 10, 10},  // likewise
-    {"pair", 10, 0.5},           // likewise
-    {"all_gather", 20, 0.5},     // likewise, of bus bandwidth
+    {"gemm", 10, 0.02},       // TFLOP/s of fp32 products
+    {"memory", 500, 5},       // GB/s
+    {"pair", 10, 0.5},        // likewise
+    {"all_gather", 20, 0.5},  // likewise, of bus bandwidth
     {"reduce_scatter", 20, 0.5},
 };
 
@@ -138,8 +136,6 @@ class Plan {
         rounds * 2 * matrix * matrix * matrix / (rate("gemm") * 1e12));
     add("memory", fmt::format("{} rounds of copies of {}", effort_.device_rounds, format_bytes(effort_.memory_bytes)),
         rounds * 2 * bytes / (rate("memory") * 1e9));
-    add("hosts", processors_ ? "copies in their memory" : "copies in their memory, to and from GPUs, launches",
-        rounds * bytes * (2 / rate("host_memory") + (processors_ ? 0 : 2 / rate("host_to_device"))) * 1e-9);
     const std::vector<accept::Round> pairs = accept::first_rounds(cluster_);
     add(fmt::format("pairs of {}", cluster_.one_node() ? "ranks" : "nodes"),
         fmt::format("{} measurements in {} rounds, and again where one is slow", accept::measurements(pairs),

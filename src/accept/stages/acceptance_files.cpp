@@ -247,18 +247,6 @@ Fields<launch::ClockOffset> declared() {
 }
 
 template <>
-Fields<NodeRates> declared() {
-  using N = NodeRates;
-  return {"NodeRates", "Rates inside nodes, beside the fabric, all ranks at once; a list that is not there was not measured.", "accept/stages/topology.h", {
-    {"unknown_because", &N::unknown_because, "", "why none of it was measured", if_any},
-    {"host_copy_bytes_per_s", &N::host_copy, "B/s", "copies in memory by processors in each round, by rank; bytes read and written", if_any},
-    {"host_to_device_bytes_per_s", &N::to_device, "B/s", "copies from page-locked memory to GPUs in each round, by rank", if_any},
-    {"device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", if_any},
-    {"launch_us", &N::launch_us, "us", "from the launch of a kernel until the host knows its end, in each round, by rank", if_any},
-  }};
-}
-
-template <>
 Fields<accept::LatenessReport> declared() {
   using L = accept::LatenessReport;
   return {"LatenessReport", "Split of the time in collectives: waiting for a late rank, or moving bytes.", "accept/finding.h", {
@@ -312,7 +300,7 @@ const Fields<AcceptanceFile>& acceptance_fields() {
     {"meanwhile", via(&A::report, &R::meanwhile), "", "when a rank was lost: what NCCL's RAS said of the job", if_any},
     {"device_rates_flops_per_s", via(&A::measured, &M::device_rates), "FLOP/s", "rates of computation in each round, by rank"},
     {"memory_rates_bytes_per_s", via(&A::measured, &M::memory_rates), "B/s", "rates of memory in each round, by rank; bytes read and written"},
-    {"node_rates", via(&A::measured, &M::node), "", "memory of hosts, copies to and from GPUs, launches of kernels"},
+    {"launch_us", via(&A::measured, &M::launch_us), "us", "from the launch of a kernel until the host knows its end, in each round, by rank", if_any},
     {"pairs", {"Pairs", "Bandwidth between pairs of ranks or nodes.", "accept/blame_links.h", {
       {"one_way_gb_per_s", via(&A::measured, &M::links, &accept::LinkReport::one_way), "GB/s", "rates of all pairs"},
       {"rounds", via(&A::measured, &M::links, &accept::LinkReport::rounds), "", "number of rounds, those of the confirmation included"},

@@ -299,11 +299,7 @@ class AcceptanceRank {
 
   /// Measures the rates of single ranks and nodes beside the fabric. A stage is a row.
   void measure_in_rounds(AcceptanceMeasurements& m) {
-    constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
-    const std::int64_t bytes = effort_.memory_bytes, host_bytes = std::min(bytes, kMostHostBytes);
     m.computes = context_.device.computes();
-    if (!m.computes) m.node.unknown_because = "computation is emulated: memory of hosts is not asked for";
-    m.node.has_gpus = m.computes && setup_.config.device.backend == config::BackendKind::cuda;
     const auto of_all = [this](const char* what) {
       return fmt::format("{} of all {} ranks", what, context_.world.size());
     };
@@ -316,11 +312,8 @@ class AcceptanceRank {
     // clang-format off
     const Row rows[] = {
         {of_all("matrix products"), true, m.device_rates, [&](const Rounds& r) { return measure_products(effort_.matrix, r); }},
-        {of_all("copies in memory"), m.computes, m.memory_rates, [&](const Rounds& r) { return measure_memory(bytes, r); }},
-        {"copies in memory of hosts", m.computes, m.node.host_copy, [&](const Rounds& r) { return measure_host_copies(host_bytes, r); }},
-        {"copies to GPUs", m.node.has_gpus, m.node.to_device, [&](const Rounds& r) { return measure_copies_to_device(host_bytes, r); }},
-        {"copies from GPUs", m.node.has_gpus, m.node.from_device, [&](const Rounds& r) { return measure_copies_from_device(host_bytes, r); }},
-        {"launches of kernels", m.node.has_gpus, m.node.launch_us, measure_launches},
+        {of_all("copies in memory"), m.computes, m.memory_rates, [&](const Rounds& r) { return measure_memory(effort_.memory_bytes, r); }},
+        {"launches of kernels", m.computes && !m.on_processors, m.launch_us, measure_launches},
     };
     // clang-format on
     for (const Row& row : rows) {

@@ -14,7 +14,6 @@
 #include "accept/stages/measure_devices.h"
 #include "accept/stages/stage_clock.h"
 #include "accept/stages/step_arms.h"
-#include "accept/stages/topology.h"
 #include "config/accuracy.h"
 #include "engine/setup.h"
 #include "launch/clock_offset.h"
@@ -62,7 +61,7 @@ struct AcceptanceMeasurements {
   bool computes = true;                         ///< false: computation is emulated
   accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
   accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]
-  NodeRates node;                               ///< memory of hosts, PCIe, launches
+  accept::DeviceRounds launch_us;               ///< of kernels by hosts, [round][rank]; none without GPUs
   accept::LinkReport links;                     ///< GB/s
   std::vector<std::vector<double>> pairs;       ///< [from][to] of the ends, GB/s one way; 0: not measured
   bool on_processors = false;                   ///< ranks compute on these, not on GPUs

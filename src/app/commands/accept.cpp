@@ -187,8 +187,8 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     console().info(fmt::format("written to {}", folder.path().string()));
     return report.exit_code();
   };
-  const Measured all = measure_stages(wanted, cell, patience, job, lost_it,
-                                      [&](const Measured& so_far) { write(so_far, nullptr); });
+  const Measured all =
+      measure_stages(wanted, cell, patience, job, lost_it, [&](const Measured& so_far) { write(so_far, nullptr); });
   if (job != nullptr) job->watch().doing("judging and writing results");
   return write(all, job == nullptr ? nullptr : &job->session());
 }
@@ -200,7 +200,7 @@ each, one per GPU. It measures, in this order:
   rendezvous   whether as many ranks came as the profile expects
   devices      matrix products on all ranks at once, in 15 rounds: finds a slow rank
   GPUs         clocks, throttling, errors and PCIe lanes meanwhile
-  hosts        memory, copies to and from GPUs, and launches, all hosts at once
+  launches     of kernels until the host knows their end, on all GPUs at once
   pairs        both directions, everybody with everybody up to 64 ends: finds a slow NIC, link or switch
   collectives  all-gather and reduce-scatter of the sizes of the run's units, every element checked
   scales       the same in groups of 2, 4, … all ranks, and shard groups beside replicate groups
