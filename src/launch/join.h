@@ -25,17 +25,15 @@ class TcpSession : public Session {
   int groups_ = 0;
 };
 
-/// Joins the job of `placement`: finds rank 0 (at root_host:root_port, else through a file in the folder of
-/// FSDPBENCH_RENDEZVOUS), connects, and checks that all ranks are there and run the same version. Throws BackendError
-/// that says which ranks are missing after `deadline_s`.
+/// Joins the job of `placement`: finds rank 0 at root_host:root_port, connects, and checks that all ranks are there and
+/// run the same version. Throws BackendError that says which ranks are missing after `deadline_s`.
 std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& options = {});
 
 /// Introduction of this process.
 Introduction introduce(const Placement& placement, const JoinOptions& options);
 
-/// Joins as far as the links. The secret is FSDPBENCH_SECRET of `environment`, or what rank 0 leaves in a file that
-/// only its user may read: in FSDPBENCH_RENDEZVOUS, or, for ranks of one host, in private_folder(). Throws ConfigError
-/// if there is no way to share one.
+/// Joins as far as the links. The secret is FSDPBENCH_SECRET of `environment`; ranks of one host need none. Throws
+/// ConfigError if those of several have none, BackendError if nobody says where rank 0 is.
 Joined meet(const Placement& placement, const Introduction& self, Deadline deadline, const Environment& environment);
 
 /// Address on which rank 0 must listen to be reached: the loopback address if all are on its host, else what

@@ -19,9 +19,6 @@ namespace {
 constexpr int kMost = std::numeric_limits<int>::max();
 constexpr int kMostRanks = 1 << 20;   // as --ranks; a place is kept for each
 constexpr int kTorchrunPort = 29500;  // what torchrun itself assumes
-// Below the ports that Linux gives to outgoing connections.
-constexpr unsigned kFirstPort = 20000;
-constexpr unsigned kPorts = 12000;
 // Slurm numbers the steps that are no srun of the user's from the top: batch script, interactive shell and others.
 constexpr unsigned long kFirstSpecialStep = 0xfffffff0UL;
 
@@ -124,7 +121,7 @@ std::string slurm_job(const Variables& variables) {
 int port_of(const std::string& job) {
   std::uint32_t hash = 2166136261U;
   for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return static_cast<int>(kFirstPort + hash % kPorts);
+  return kFirstPort + static_cast<int>(hash % kPorts);
 }
 
 void find_slurm_root(const Variables& variables, Placement& placement) {
@@ -149,7 +146,6 @@ void find_master(const Variables& variables, Placement& placement) {
 /// Finds rank 0 if the launcher itself does not say it, as mpirun.
 void find_root(const Variables& variables, Placement& placement) {
   if (variables.has("MASTER_ADDR")) return find_master(variables, placement);
-  if (variables.has("FSDPBENCH_RENDEZVOUS")) return;
   if (placement.local_ranks != placement.ranks) return;
   placement.root_host = kLoopback;
   placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port_of(placement.job));
@@ -199,11 +195,13 @@ void refuse_half_a_torchrun(const Variables& variables) {
                   size ? "MASTER_ADDR" : "WORLD_SIZE"));
 }
 
-/// Placement of ranks that are all on this host and share a folder.
+/// Placement of ranks that are all on this host.
 Placement own_placement(const Variables& variables) {
   Placement placement = read(variables, kOwn);
   placement.source = "fsdpbench itself";
   placement.job = variables.text(kOwnJob);
+  placement.root_host = kLoopback;
+  placement.root_port = variables.number(kOwnPort, 1, kMostPort);
   return placement;
 }
 
@@ -241,7 +239,7 @@ std::optional<Placement> find_placement(const Environment& environment) {
   const Variables variables(environment);
   std::optional<Placement> placement = find_any(variables);
   if (!placement || placement->ranks == 1) return std::nullopt;
-  if (placement->root_host.empty() && !variables.has(kOwnJob)) find_root(variables, *placement);
+  if (placement->root_host.empty()) find_root(variables, *placement);
   return placement;
 }
 

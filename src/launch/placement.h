@@ -17,7 +17,7 @@ struct Placement {
   int local_ranks = 1;    ///< processes of the job on this host
   std::string source;     ///< for people: "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)"
   std::string job;        ///< tells this job from others on the same machines and file systems; empty: unknown
-  std::string root_host;  ///< where rank 0 listens; empty: a file says it (FSDPBENCH_RENDEZVOUS), or nothing does
+  std::string root_host;  ///< where rank 0 listens; empty: nobody says it
   int root_port = 0;      ///< of root_host
 };
 

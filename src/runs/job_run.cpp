@@ -292,10 +292,8 @@ Job::~Job() {
 }
 
 std::string Job::headline() const {
-  return fmt::format(
-      "{} ranks: one process each, as {} says; messages go by {}; rank 0 took them in at {}, each "
-      "with the job's secret",
-      ranks(), session_->placement().source, session_->transport(), session_->door());
+  return fmt::format("{} ranks: one process each, as {} says; messages go by {}; rank 0 took them in at {}", ranks(),
+                     session_->placement().source, session_->transport(), session_->door());
 }
 
 }  // namespace fsdpbench::app
