@@ -114,20 +114,16 @@ Judgement judge_latency(std::string figure, std::string unit, std::vector<double
                  {"is within", "is more than", "is on both sides of"}, reference, tolerance);
 }
 
-Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
-                        std::optional<double> ceiling) {
+Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples, double ceiling) {
   Judgement j = begun("ceiling", std::move(figure), std::move(unit), std::move(samples));
   j.bound = ceiling;
   if (j.value.n == 0) return j;
-  if (!ceiling) {
-    j.verdict = Verdict::unrated;
-    j.sentence = "what it can be at most is not known";
-  } else if (j.value.low > *ceiling) {
-    j.sentence = fmt::format("{} is more than the ceiling of {:.4g} {}: the measurement is wrong", measured(j),
-                             *ceiling, j.unit);
+  if (j.value.low > ceiling) {
+    j.sentence =
+        fmt::format("{} is more than the ceiling of {:.4g} {}: the measurement is wrong", measured(j), ceiling, j.unit);
   } else {
     j.verdict = Verdict::pass;
-    j.sentence = fmt::format("{} is within the ceiling of {:.4g} {}", measured(j), *ceiling, j.unit);
+    j.sentence = fmt::format("{} is within the ceiling of {:.4g} {}", measured(j), ceiling, j.unit);
   }
   return j;
 }

@@ -21,7 +21,7 @@
 #include "launch/clock_offset.h"
 #include "launch/control_channel.h"
 #include "launch/interrupt.h"
-#include "launch/join.h"
+#include "launch/session.h"
 #include "record/console.h"
 #include "record/json_part.h"
 #include "runs/build_info.h"

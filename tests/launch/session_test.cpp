@@ -1,5 +1,5 @@
 // Which way join() takes.
-#include "launch/join.h"
+#include "launch/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

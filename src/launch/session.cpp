@@ -1,4 +1,4 @@
-#include "launch/join.h"
+#include "launch/session.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -90,26 +90,26 @@ Joined follow(const Placement& placement, const Introduction& self, Deadline dea
 
 }  // namespace
 
-TcpSession::TcpSession(Placement placement, Joined joined) : Session(std::move(placement), joined.door) {
+Session::Session(Placement placement, Joined joined) : placement_(std::move(placement)), door_(joined.door) {
   directory_.members = joined.members;
   directory_.token = joined.token;
-  directory_.root_address = this->placement().rank == 0 ? "127.0.0.1" : joined.links.at(0).socket.peer_address();
+  directory_.root_address = placement_.rank == 0 ? "127.0.0.1" : joined.links.at(0).socket.peer_address();
   directory_.own_address = own_address(joined.links);
-  control_ = std::make_unique<TcpControlChannel>(this->placement().rank, std::move(joined));
+  control_ = std::make_unique<TcpControlChannel>(placement_.rank, std::move(joined));
   directory_.control = control_.get();
 }
 
-std::unique_ptr<PeerGroup> TcpSession::peers() {
+std::unique_ptr<PeerGroup> Session::peers() {
   const std::string id = fmt::format("peers {}", groups_++);
-  Socket listener = TcpPeerGroup::open_listener(directory_);
+  Socket listener = PeerGroup::open_listener(directory_);
   const std::vector<std::string> ports = gather(*control_, id, std::to_string(listener.local_port()));
   const std::vector<std::string> all = unpack(broadcast(*control_, id, pack(ports)));
-  std::vector<TcpPeerGroup::Seat> seats;
+  std::vector<PeerGroup::Seat> seats;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     seats.push_back({static_cast<int>(rank), std::stoi(all[rank])});
   }
-  return std::make_unique<TcpPeerGroup>(directory_, id, placement().rank, std::move(seats), std::move(listener),
-                                        [] { return false; });
+  return std::make_unique<PeerGroup>(directory_, id, placement_.rank, std::move(seats), std::move(listener),
+                                     [] { return false; });
 }
 
 std::string address_to_listen_at(const Placement& placement, const Environment& environment) {
@@ -151,7 +151,7 @@ std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& opt
   const Deadline deadline = deadline_in(options.deadline_s);
   Joined joined = meet(placement, introduce(placement, options), deadline, process_environment());
   if (Variables(process_environment()).has("OMPI_COMM_WORLD_RANK")) end_with_launcher();
-  return std::make_unique<TcpSession>(placement, std::move(joined));
+  return std::make_unique<Session>(placement, std::move(joined));
 }
 
 }  // namespace fsdpbench::launch
