@@ -138,7 +138,7 @@ const Fields<GatedResult>& side_result_fields() {
 const Fields<std::vector<GatedResult>>& side_fields() {
   using S = std::vector<GatedResult>;
   static const Fields<S> kAll{"GateSide", "The results of one side.", "accept/gate/gated_result.h", {
-    {"kind", [](const S& s) { return s.front().kind; }, "", "`acceptance`, `run`, `sweep` or `collectives`"},
+    {"kind", [](const S& s) { return s.front().kind; }, "", "`acceptance` or `run`"},
     {"machine", [](const S& s) { return s.front().machine.to_json(); }, "", "`name` and `value` of each fact, by `hardware`, `software`, `program`"},
     {"summary", [](const S& s) { return s.front().machine.summary(); }, "", "the machine in short"},
     {"results", as<ListOf<side_result_fields>>(kItself), "", "each by its name"},
@@ -337,9 +337,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_result_folder(const fs::path& folder) {
-  return path_exists(folder / "result.json") || path_exists(folder / "sweep.json");
-}
+bool is_result_folder(const fs::path& folder) { return path_exists(folder / "result.json"); }
 
 /// By name: each folder that holds a result, and each JSON file.
 std::vector<GatedResult> results_in(const fs::path& folder) {
