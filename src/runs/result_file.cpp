@@ -48,42 +48,31 @@ std::string other_kind(const json& content) {
   return "";
 }
 
-std::string path_of(const std::string& given) {
+/// `any`: a sweep's, too.
+std::string path_of(const std::string& given, bool any, const char* expected) {
   const fs::path folder(given);
   for (const fs::path& path : {folder, folder / "result.json"}) {
     if (const std::string why = lookup_error(path); !why.empty()) {
-      throw ConfigError(fmt::format("{}: {}; {}.", path.string(), why, kExpected));
+      throw ConfigError(fmt::format("{}: {}; {}.", path.string(), why, expected));
     }
   }
+  if (!path_exists(folder)) throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, expected));
   std::error_code error;
-  if (!fs::is_directory(folder, error)) {
-    if (fs::exists(folder, error)) return given;
-    throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpected));
+  if (!fs::is_directory(folder, error)) return given;
+  const auto holds = [&](const char* name) { return path_exists(folder / name); };
+  for (const char* name : {"result.json", any ? "sweep.json" : "result.json"}) {
+    if (holds(name)) return (folder / name).string();
   }
-  if (fs::exists(folder / "result.json", error)) return (folder / "result.json").string();
-  const char* what = fs::exists(folder / "sweep.json", error)     ? "the folder of a sweep"
-                     : fs::exists(folder / "compare.json", error) ? "the folder of a comparison"
-                     : fs::exists(folder / "config.toml", error)  ? "the folder of a run that left no result"
-                                                                  : "a folder without result.json";
-  throw ConfigError(fmt::format("{}: is {}; {}.", given, what, kExpected));
+  const char* what = holds("sweep.json")     ? "the folder of a sweep"
+                     : holds("compare.json") ? "the folder of a comparison"
+                     : holds("config.toml")  ? "the folder of a run that left no result"
+                                             : "a folder without result.json";
+  throw ConfigError(fmt::format("{}: is {}; {}.", given, what, expected));
 }
 
-std::string path_of_any(const std::string& given) {
-  const fs::path path(given);
-  if (const std::string why = lookup_error(path); !why.empty()) {
-    throw ConfigError(fmt::format("{}: {}; {}.", given, why, kExpectedAny));
-  }
-  std::error_code error;
-  if (!path_exists(path))
-    throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpectedAny));
-  if (!fs::is_directory(path, error)) return given;
-  for (const char* name : {"result.json", "sweep.json"}) {
-    if (path_exists(path / name)) return (path / name).string();
-  }
-  throw ConfigError(fmt::format("{}: has neither result.json nor sweep.json; {}.", given, kExpectedAny));
-}
-
-ResultFile read_file(const std::string& path, bool any, const char* expected) {
+ResultFile read_any(const std::string& given, bool any) {
+  const char* const expected = any ? kExpectedAny : kExpected;
+  const std::string path = path_of(given, any, expected);
   ResultFile result{path, {}};
   result.content = parse_json(read_input(path, kMostOfAResult, expected));
   if (result.content.is_discarded()) {
@@ -106,8 +95,8 @@ ResultFile read_file(const std::string& path, bool any, const char* expected) {
 
 }  // namespace
 
-ResultFile read_result(const std::string& given) { return read_file(path_of(given), false, kExpected); }
-ResultFile read_any_result(const std::string& given) { return read_file(path_of_any(given), true, kExpectedAny); }
+ResultFile read_result(const std::string& given) { return read_any(given, false); }
+ResultFile read_any_result(const std::string& given) { return read_any(given, true); }
 
 void throw_damaged(const ResultFile& result) {
   throw ConfigError(fmt::format("{}: is damaged: a part that every result has is missing, or is no such thing; {}.",

@@ -1,4 +1,4 @@
-#include "accept/stages/topology.h"
+#include "accept/stages/measure_acceptance.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
