@@ -90,16 +90,15 @@ inline constexpr double kChangeThreshold = 0.05;
 /// account::judge():
 /// - fail: slower. All figures together accuse an unchanged machine in at most two of a hundred gates.
 /// - pass: that it is worse by `threshold` is excluded with 96 % (Difference::at_most): a figure that is worse by so
-/// much
-///   passes in at most five of a hundred gates.
+///   much passes in at most five of a hundred gates.
 /// - inconclusive: neither. More results, on either side, make it rarer.
-/// What is known of the scatter of results beside their own
-/// values: that of all figures of the same unit, which counts as up to six results more, and recorded_scatter() of
-/// short runs, which counts as three. A part of another figure neither lends nor fails: the whole does. Fewer than
-/// three earlier results cannot show how results scatter: unseen_scatter(). What other programs took of the processors
-/// widens every interval by most_slowed() of that share, before and now. Two single numbers cannot be judged, whatever
-/// they are: inconclusive, or unrated if they only explain another figure. What is new is unrated. What the baseline
-/// has and `now` has not is inconclusive, and so is a measured figure of 0.
+/// Two things are known of the scatter of results beside their own values: that of all figures of the same unit, which
+/// counts as up to six results more, and recorded_scatter() of short runs, which counts as three. A part of another
+/// figure neither lends nor fails: the whole does. Fewer than three earlier results cannot show how results scatter:
+/// unseen_scatter(). What other programs took of the processors widens every interval by most_slowed() of that share,
+/// before and now. Two single numbers cannot be judged, whatever they are: inconclusive, or unrated if they only
+/// explain another figure. What is new is unrated. What the baseline has and `now` has not is inconclusive, and so is a
+/// measured figure of 0.
 std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::span<const ResultFigures> now,
                                   double threshold = kChangeThreshold);
 

@@ -69,13 +69,8 @@ Verdict held(const Interval& value, double bound, Good good) {
 }
 
 int place_in_tables(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fail: return 0;
-    case Verdict::inconclusive: return 1;
-    case Verdict::pass: return 2;
-    case Verdict::unrated: break;
-  }
-  return 3;
+  constexpr EnumTable<Verdict, int> kPlaces{2, 3, 1, 0};
+  return kPlaces[verdict];
 }
 
 int exit_code(Verdict verdict, ExitCode failed) {

@@ -341,18 +341,6 @@ auto words(std::string WastedAlike::*what) {
   return [what](const ExplainedWaste& w) { return wasted_words(*w.first, *w.second).*what; };
 }
 
-/// Note on products whose rows do not begin at 16 bytes; empty: none do. An H100 has a fifth of the rate for them.
-std::string vocabulary_line(const config::RunConfig& config) {
-  constexpr std::int64_t kAligned = 8, kPadded = 64;  // numbers of two bytes
-  const std::int64_t vocab = config.model.vocab;
-  if (config.model.kind == config::ModelKind::mlp || config.fsdp.param_dtype != DType::bf16 || vocab % kAligned == 0) {
-    return "";
-  }
-  return fmt::format(
-      "Pad the vocabulary to {}: rows of {} logits are no multiple of 16 bytes, which makes the head slow.\n",
-      (vocab + kPadded - 1) / kPadded * kPadded, vocab);
-}
-
 }  // namespace
 
 Prediction predict(const engine::Setup& p, const GivenRates& given) {
@@ -595,7 +583,7 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
     text += fmt::format("Beside these {} exchanges among ranks that split layers (--schedule=LAYER shows where)\n\n",
                         std::ranges::count_if(p.schedules.steady().ops, &schedule::Op::exchanges_parts));
   }
-  text += wasted_lines(p) + vocabulary_line(p.config);
+  text += wasted_lines(p);
   return text + "More: --schedule, --schedule=LAYER, --format json\n";
 }
 
@@ -620,7 +608,7 @@ std::string explain_summary(const engine::Setup& p, const Prediction& prediction
                         parallel > 0
                             ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)
                             : "a rank and step"});
-  const std::string wasted = wasted_lines(p) + vocabulary_line(p.config);
+  const std::string wasted = wasted_lines(p);
   return explained_headline(p) + "\n" + format_table(table) + (wasted.empty() ? "" : "\n" + wasted) + "\n" +
          prediction_text(prediction);
 }

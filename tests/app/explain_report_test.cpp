@@ -83,19 +83,6 @@ TEST(ExplainText, TheSummaryIsOneScreen) {
   for (const std::string& line : lines) EXPECT_LE(columns(line), 100) << line;
 }
 
-TEST(ExplainText, SaysThatAnOddVocabularyIsSlow) {
-  config::RunConfig c = tiny();
-  c.model.vocab = 50257;
-  c.fsdp.param_dtype = DType::bf16;
-  const auto text = [&] {
-    const engine::Setup p = prepared(c);
-    return explain_text(p, predict(p, {}));
-  };
-  EXPECT_THAT(text(), HasSubstr("Pad the vocabulary to 50304: rows of 50257 logits"));
-  c.model.vocab = 50304;
-  EXPECT_THAT(text(), Not(HasSubstr("Pad the vocabulary")));
-}
-
 TEST(ExplainText, SaysTheCommonMistakeAboutBytes) {
   config::RunConfig c = tiny();
   c.fsdp.reshard_after_forward.mode = config::ReshardAfterForward::Mode::always;

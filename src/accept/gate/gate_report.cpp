@@ -250,7 +250,8 @@ GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, Ot
     r.judgements.push_back(std::move(j));
     return r;
   }
-  std::vector<accept::ResultFigures> before = baseline.figures(), after;
+  std::vector<accept::ResultFigures> before, after;
+  for (const GatedResult& result : baseline.results) before.push_back(result.figures);
   for (const GatedResult& result : r.now) after.push_back(result.figures);
   r.changes = accept::judge_changes(before, after, threshold);
   std::vector<Judgement> changes;
@@ -360,12 +361,6 @@ std::tuple<bool, std::ptrdiff_t, std::ptrdiff_t> distance(const GatedResult& a, 
 }
 
 }  // namespace
-
-std::vector<accept::ResultFigures> Baseline::figures() const {
-  std::vector<accept::ResultFigures> all;
-  for (const GatedResult& result : results) all.push_back(result.figures);
-  return all;
-}
 
 Baseline find_baseline(const std::string& given, const GatedResult& now) {
   std::error_code error;
