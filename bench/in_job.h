@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "launch/join.h"
+#include "launch/session.h"
 
 namespace fsdpbench::bench {
 

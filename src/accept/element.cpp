@@ -114,23 +114,16 @@ Place place_of(const std::vector<int>& ranks, const Cluster& cluster) {
 
 Place place_of_all(const Cluster& cluster) { return place_of(std::vector<int>{}, cluster); }
 
-Place place_of(const Element& element, const Cluster& cluster) {
+std::vector<int> ranks_of_part(const Element& element, const Cluster& cluster) {
   std::vector<int> ranks;
   const auto add_group = [&](int group) {
     const Groups groups = groups_of(cluster);
     for (const int end : groups.members.at(group)) add_end(end, cluster, ranks);
   };
   switch (element.kind) {
-    case Element::Kind::gpu: return place_of(std::vector{element.index}, cluster);
+    case Element::Kind::gpu: return {element.index};
+    case Element::Kind::nic: return {element.index * cluster.gpus_per_node + element.other % cluster.gpus_per_node};
     case Element::Kind::node: add_end(element.index, cluster, ranks); break;
-    case Element::Kind::nic: {
-      Place place =
-          place_of(std::vector{element.index * cluster.gpus_per_node + element.other % cluster.gpus_per_node}, cluster);
-      place.device.clear();
-      place.uuid.clear();
-      if (place.nic.empty()) place.nic = fmt::format("NIC {}", element.other);
-      return place;
-    }
     case Element::Kind::link:
       add_end(element.index, cluster, ranks);
       add_end(element.other, cluster, ranks);
@@ -145,7 +138,16 @@ Place place_of(const Element& element, const Cluster& cluster) {
     case Element::Kind::spine:
     case Element::Kind::fleet: break;
   }
-  return place_of(ranks, cluster);
+  return ranks;
+}
+
+Place place_of(const Element& element, const Cluster& cluster) {
+  Place place = place_of(ranks_of_part(element, cluster), cluster);
+  if (element.kind != Element::Kind::nic) return place;
+  place.device.clear();
+  place.uuid.clear();
+  if (place.nic.empty()) place.nic = fmt::format("NIC {}", element.other);
+  return place;
 }
 
 std::string name_of(const Element& element, const Cluster& cluster) {

@@ -71,6 +71,8 @@ struct Place {
   std::string nic;        ///< "mlx5_2"
   std::string direction;  ///< "sends" or "receives", of a part that is slow in one direction only
 };
+/// Ranks of a part; empty: all.
+std::vector<int> ranks_of_part(const Element& element, const Cluster& cluster);
 /// Many names are cut short.
 Place place_of_all(const Cluster& cluster);
 /// Place of these ranks; of all ranks if the list is empty.

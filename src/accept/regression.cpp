@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include "record/table.h"
 
@@ -109,9 +108,8 @@ std::string how_much(double ratio, bool higher_is_better) {
                      (percent > 0) == higher_is_better ? "better" : "worse");
 }
 
-/// `scatter`: between runs, as unseen_scatter() has it; `earlier`: results of the baseline that have the figure, or
-/// runs of the only one.
-std::string rests_on(RestsOn evidence, double scatter, std::size_t earlier, bool runs) {
+/// `scatter`: between runs, as unseen_scatter() has it; `earlier`: results of the baseline that have the figure.
+std::string rests_on(RestsOn evidence, double scatter, std::size_t earlier) {
   switch (evidence) {
     case RestsOn::samples:
     case RestsOn::intervals:
@@ -121,7 +119,7 @@ std::string rests_on(RestsOn evidence, double scatter, std::size_t earlier, bool
           earlier == 1 ? "one earlier result" : fmt::format("{} earlier results", earlier), scatter);
     case RestsOn::counted: return "; it is counted, not measured";
     case RestsOn::numbers: return "; two single numbers: how much they scatter is not known";
-    case RestsOn::results: return fmt::format(", by {} {}", earlier, runs ? "runs of one result" : "results");
+    case RestsOn::results: return fmt::format(", by {} results", earlier);
     case RestsOn::turns:
     case RestsOn::nothing: break;
   }
@@ -232,18 +230,6 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     return found == figures.end() ? nullptr : &*found;
   };
   const MeasuredOn measured_on = baseline.front().measured_on;
-  std::set<std::string> by_runs;  // figures
-  for (BaselineFigure& f : before) {
-    const auto has_runs = [](const BaselineFigure& one) {
-      return one.values.size() == 1 && one.figure.samples_are_runs && enough(one.figure.samples);
-    };
-    BaselineFigure* const other = find_in(after, f.figure.name);
-    // Whoever simulates trials has drawn them: their program is compared by its samples.
-    if (measured_on == MeasuredOn::computed_clock || !has_runs(f) || other == nullptr || !has_runs(*other)) continue;
-    f.values = f.figure.samples;
-    other->values = other->figure.samples;
-    by_runs.insert(f.figure.name);
-  }
   const std::map<std::string, Family> by_unit = families(before);
   const auto judged = std::ranges::count_if(
       before, [](const BaselineFigure& f) { return !f.figure.counted && !f.figure.explains && !f.values.empty(); });
@@ -277,9 +263,7 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
       decide_without_ratio(change, f.figure.counted, f.figure.explains);
       continue;
     }
-    const bool runs = by_runs.contains(f.figure.name);
-    // A sample that is a run of its own does not say how long that run was.
-    const double seconds = runs ? 0 : seconds_of(f.figure) / static_cast<double>(f.values.size());
+    const double seconds = seconds_of(f.figure) / static_cast<double>(f.values.size());
     const double recorded = recorded_scatter(measured_on, seconds);
     const double unseen = unseen_scatter(measured_on, std::min(seconds_of(f.figure), seconds_of(found->figure)));
     account::Rule rule{.threshold = threshold,
@@ -296,7 +280,7 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     change.difference =
         account::judge({f.values, f.figure.samples, f.figure.value, most_slowed(most_taken(baseline))},
                        {found->values, found->figure.samples, found->figure.value, most_slowed(most_taken(now))}, rule);
-    std::string why = rests_on(change.difference.evidence, unseen, f.values.size(), runs);
+    std::string why = rests_on(change.difference.evidence, unseen, f.values.size());
     if (recorded > 0 && change.difference.evidence == RestsOn::results) {
       why += fmt::format(", and runs as short as these ({:.2g} s) were recorded to scatter by {:.0f} %", seconds,
                          100 * recorded);

@@ -15,12 +15,10 @@ struct MeasuredFigure {
   std::string name;
   std::string unit;
   bool higher_is_better = false;
-  bool counted = false;           ///< not measured: the same whenever it is repeated, as bytes are
-  bool explains = false;          ///< a part of another figure: by single numbers it decides nothing, and need not
-  bool samples_are_runs = false;  ///< each sample is a run of its own, as the trials of a sweep are
-  std::vector<double>
-      samples;     ///< repetitions within the result (steps, trials); may be empty although there is a value
-  Interval value;  ///< of the samples, or as the result has it
+  bool counted = false;         ///< not measured: the same whenever it is repeated, as bytes are
+  bool explains = false;        ///< a part of another figure: by single numbers it decides nothing, and need not
+  std::vector<double> samples;  ///< repetitions within the result (steps); may be empty although there is a value
+  Interval value;               ///< of the samples, or as the result has it
 };
 
 /// Device that the times of a result were measured on.
@@ -92,16 +90,15 @@ inline constexpr double kChangeThreshold = 0.05;
 /// account::judge():
 /// - fail: slower. All figures together accuse an unchanged machine in at most two of a hundred gates.
 /// - pass: that it is worse by `threshold` is excluded with 96 % (Difference::at_most): a figure that is worse by so
-/// much
-///   passes in at most five of a hundred gates.
+///   much passes in at most five of a hundred gates.
 /// - inconclusive: neither. More results, on either side, make it rarer.
-/// The trials of one sweep on each side count as results. What is known of the scatter of results beside their own
-/// values: that of all figures of the same unit, which counts as up to six results more, and recorded_scatter() of
-/// short runs, which counts as three. A part of another figure neither lends nor fails: the whole does. Fewer than
-/// three earlier results cannot show how results scatter: unseen_scatter(). What other programs took of the processors
-/// widens every interval by most_slowed() of that share, before and now. Two single numbers cannot be judged, whatever
-/// they are: inconclusive, or unrated if they only explain another figure. What is new is unrated. What the baseline
-/// has and `now` has not is inconclusive, and so is a measured figure of 0.
+/// Two things are known of the scatter of results beside their own values: that of all figures of the same unit, which
+/// counts as up to six results more, and recorded_scatter() of short runs, which counts as three. A part of another
+/// figure neither lends nor fails: the whole does. Fewer than three earlier results cannot show how results scatter:
+/// unseen_scatter(). What other programs took of the processors widens every interval by most_slowed() of that share,
+/// before and now. Two single numbers cannot be judged, whatever they are: inconclusive, or unrated if they only
+/// explain another figure. What is new is unrated. What the baseline has and `now` has not is inconclusive, and so is a
+/// measured figure of 0.
 std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::span<const ResultFigures> now,
                                   double threshold = kChangeThreshold);
 

@@ -69,13 +69,8 @@ Verdict held(const Interval& value, double bound, Good good) {
 }
 
 int place_in_tables(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fail: return 0;
-    case Verdict::inconclusive: return 1;
-    case Verdict::pass: return 2;
-    case Verdict::unrated: break;
-  }
-  return 3;
+  constexpr EnumTable<Verdict, int> kPlaces{2, 3, 1, 0};
+  return kPlaces[verdict];
 }
 
 int exit_code(Verdict verdict, ExitCode failed) {
@@ -114,20 +109,16 @@ Judgement judge_latency(std::string figure, std::string unit, std::vector<double
                  {"is within", "is more than", "is on both sides of"}, reference, tolerance);
 }
 
-Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
-                        std::optional<double> ceiling) {
+Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples, double ceiling) {
   Judgement j = begun("ceiling", std::move(figure), std::move(unit), std::move(samples));
   j.bound = ceiling;
   if (j.value.n == 0) return j;
-  if (!ceiling) {
-    j.verdict = Verdict::unrated;
-    j.sentence = "what it can be at most is not known";
-  } else if (j.value.low > *ceiling) {
-    j.sentence = fmt::format("{} is more than the ceiling of {:.4g} {}: the measurement is wrong", measured(j),
-                             *ceiling, j.unit);
+  if (j.value.low > ceiling) {
+    j.sentence =
+        fmt::format("{} is more than the ceiling of {:.4g} {}: the measurement is wrong", measured(j), ceiling, j.unit);
   } else {
     j.verdict = Verdict::pass;
-    j.sentence = fmt::format("{} is within the ceiling of {:.4g} {}", measured(j), *ceiling, j.unit);
+    j.sentence = fmt::format("{} is within the ceiling of {:.4g} {}", measured(j), ceiling, j.unit);
   }
   return j;
 }

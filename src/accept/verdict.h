@@ -70,8 +70,7 @@ Judgement judge_floor(std::string figure, std::string unit, std::vector<double> 
 Judgement judge_latency(std::string figure, std::string unit, std::vector<double> samples,
                         const std::optional<Reference>& reference, double tolerance = 0.9);
 /// More than the links carry, or a device can do, is a wrong measurement: inconclusive, never a pass.
-Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
-                        std::optional<double> ceiling);
+Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples, double ceiling);
 /// Times of single iterations: p99 / p50 up to 1.5, standard deviation up to 5 % of the mean (nccl-tests'
 /// analyze_perf_json levels). With fewer than 100 the maximum stands for the p99, and cannot pass.
 Judgement judge_tail(std::string figure, std::vector<double> times_us);

@@ -110,9 +110,7 @@ EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, 
 }
 
 constexpr const char* kAcceptanceFile = "an acceptance profile";
-constexpr std::array<std::string_view, 9> kFigures{"gemm",           "memory",         "pair",
-                                                   "all_gather",     "reduce_scatter", "host_memory",
-                                                   "host_to_device", "device_to_host", "launch"};
+constexpr std::array<std::string_view, 6> kFigures{"gemm", "memory", "pair", "all_gather", "reduce_scatter", "launch"};
 
 AcceptanceReference read_reference(const std::string& path, const toml::table& given) {
   StrictTable table(path, given, kAcceptanceFile);
@@ -213,7 +211,6 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("ranks_per_node")) a.ranks_per_node = top.whole("ranks_per_node", 1, 1 << 20);
   if (file.contains("nodes")) a.nodes = top.whole("nodes", 1, 1 << 20);
   if (file.contains("nodes_per_switch")) a.nodes_per_switch = top.whole("nodes_per_switch", 1, 1 << 20);
-  if (file.contains("topology")) a.topology = top.text("topology");
   if (file.contains("matrix")) a.matrix = top.whole("matrix", 16, 1 << 16);
   if (file.contains("exposed_pct")) a.exposed_pct = top.number("exposed_pct", 0, 100);
   if (file.contains("tolerance_pct")) a.tolerance_pct = top.number("tolerance_pct", 1, 100);

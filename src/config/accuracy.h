@@ -81,8 +81,7 @@ std::string find_accuracy();
 /// Rates that a healthy machine of some fabric reaches, and their source.
 struct AcceptanceReference {
   /// "gemm" in TFLOP/s a rank; "memory" in GB/s a rank, read and written; "pair" in GB/s one way; "all_gather" and
-  /// "reduce_scatter" in GB/s of bus bandwidth for large messages; "host_memory" in GB/s a rank, read and written by
-  /// the processors; "host_to_device" and "device_to_host" in GB/s a rank; "launch" in us, of which less is better.
+  /// "reduce_scatter" in GB/s of bus bandwidth for large messages; "launch" in us, of which less is better.
   std::string figure;
   double value = 0;
   double hop_us = 0;   ///< of the collectives: what a step of the ring takes beside its bytes
@@ -108,7 +107,6 @@ struct Acceptance {
   int ranks_per_node = 0;               ///< that each node must have; 0: any number
   int nodes = 1;                        ///< that must be there, at least
   int nodes_per_switch = 0;             ///< that share a leaf switch, in the order of ranks; 0: not told
-  std::string topology;                 ///< a file of Slurm's topology or of Kubernetes' nodes; empty: none
   int matrix = 1024;                    ///< rows and columns of the products that a rank's rate is measured by
   double exposed_pct = 100;             ///< of a step, at most, in which a rank only waits for communication
   double tolerance_pct = 90;            ///< of a reference that must be reached

@@ -2,9 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <limits.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 #include <fstream>
 #include <memory>
 #include <random>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -76,19 +75,22 @@ bool is_loopback(const std::string& numeric_address) {
   return numeric_address == "::1" || numeric_address.starts_with("127.");
 }
 
-std::vector<std::string> interface_addresses() {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return {};
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
-  std::vector<std::string> texts;
-  for (; list != nullptr; list = list->ifa_next) {
-    if (list->ifa_addr == nullptr || (list->ifa_flags & IFF_UP) == 0 || (list->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    const int family = list->ifa_addr->sa_family;
-    if (family == AF_INET) texts.push_back(Address(list->ifa_addr, sizeof(sockaddr_in)).text());
-    if (family == AF_INET6) texts.push_back(Address(list->ifa_addr, sizeof(sockaddr_in6)).text());
+bool peer_is_this_user(int fd) {
+  const Address own = Address::local(fd), peer = Address::peer(fd);
+  const auto listed = [](const Address& address) {
+    return fmt::format("{:08X}:{:04X}", reinterpret_cast<const sockaddr_in*>(address.get())->sin_addr.s_addr,
+                       address.port());
+  };
+  if (own.family() != AF_INET || peer.family() != AF_INET) return false;
+  std::ifstream connections("/proc/net/tcp");
+  for (std::string line; std::getline(connections, line);) {
+    std::istringstream words(line);
+    std::string slot, local, remote, state, queues, timer, retransmits;
+    uid_t user = 0;
+    if (!(words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> user)) continue;
+    if (local == listed(peer) && remote == listed(own)) return user == geteuid();
   }
-  std::erase_if(texts, [](const std::string& text) { return text.starts_with("fe80:"); });  // good on one link only
-  return texts;
+  return false;
 }
 
 std::string endpoint(const std::string& host, int port) {

@@ -35,8 +35,9 @@ std::vector<std::string> resolve(const std::string& host);
 inline constexpr const char* kLoopback = "127.0.0.1";
 /// "127.0.0.1", "::1" and the like.
 bool is_loopback(const std::string& numeric_address);
-/// This host's addresses that others may reach: all interfaces that are up, without loopback.
-std::vector<std::string> interface_addresses();
+/// Whether the other end of `fd`, an IPv4 connection within this host, is of a process of this user, as the kernel's
+/// list of connections says; false if that says nothing.
+bool peer_is_this_user(int fd);
 /// "host:port", with brackets around IPv6 addresses.
 std::string endpoint(const std::string& host, int port);
 
@@ -57,6 +58,9 @@ using Environment = std::function<const char*(const char* name)>;
 Environment process_environment();
 
 inline constexpr int kMostPort = 65535;
+/// Ports below those that Linux gives to outgoing connections.
+inline constexpr int kFirstPort = 20000;
+inline constexpr int kPorts = 12000;
 
 /// The variables a launcher sets, read with messages that name them.
 class Variables {

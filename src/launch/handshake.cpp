@@ -220,6 +220,7 @@ bool Door::settled(Guest& guest, std::vector<Arrival>& arrivals) {
     if (texts.size() != 3 || !same_secret(secret_, texts[0]) || texts[1] != purpose_) {
       return turn_away(guest, "does not have this job's secret");
     }
+    if (secret_.empty() && !peer_is_this_user(guest.socket.fd())) return turn_away(guest, "is of another user");
     send_all(guest.socket, kWelcome);
     arrivals.push_back({std::move(guest.socket), texts[2]});
     return true;
@@ -252,6 +253,10 @@ Socket knock(const std::string& host, int port, const std::string& secret, const
   if (greeting != kProtocol) {
     error = greeting.empty() ? "it says nothing: something else may be listening there"
                              : "it does not speak fsdpbench's protocol, or that of another version";
+    return {};
+  }
+  if (secret.empty() && !peer_is_this_user(socket.fd())) {
+    error = "whoever listens there is of another user, or the system does not say of whom";
     return {};
   }
   send_all(socket, encode(FrameKind::hello, "", pack({secret, purpose, text})));

@@ -56,15 +56,16 @@ std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(std::string_view bytes);
 
 // [Note: who is let in]
-// Who says the job's secret, a text that nothing prints and no result stores. A caller says it with its purpose and all
-// else in its hello, and the door compares it in a time that tells nothing. Until then the caller is a guest: it has
-// kGuestSeconds and kMostGuestBytes, and of kMostGuests the one that has been there longest makes room. So a stranger
-// costs no more than its own connection. Nothing is encrypted or signed: a network that others can read or change is
-// not safe for this (docs/launch.md).
+// Who says the job's secret, a text that nothing prints and no result stores; without one, on one host, who is of this
+// user. A caller says it with its purpose and all else in its hello, and the door compares it in a time that tells
+// nothing. Until then the caller is a guest: it has kGuestSeconds and kMostGuestBytes, and of kMostGuests the one that
+// has been there longest makes room. So a stranger costs no more than its own connection. Nothing is encrypted or
+// signed: a network that others can read or change is not safe for this (docs/launch.md).
 constexpr double kGuestSeconds = 5;
 constexpr std::size_t kMostGuests = 128;
 
-/// A listening socket that lets in who has `secret` and came for the same `purpose`.
+/// A listening socket that lets in who has `secret` and came for the same `purpose`. An empty secret is that of this
+/// user's processes on this host.
 class Door {
  public:
   struct Arrival {

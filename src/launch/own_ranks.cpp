@@ -11,11 +11,12 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <random>
 #include <thread>
 
 #include "base/error.h"
 #include "launch/addresses.h"
-#include "launch/rendezvous_file.h"
+#include "launch/socket.h"
 
 namespace fsdpbench::launch {
 namespace {
@@ -55,6 +56,15 @@ pid_t start(std::vector<std::string> arguments, std::vector<std::string> environ
   if (getppid() != parent) _exit(127);
   execve("/proc/self/exe", words.data(), variables.data());
   _exit(127);
+}
+
+/// A port on which nobody listens now; rank 0 will.
+int free_port() {
+  std::random_device random;
+  for (std::string error;;) {
+    const int port = kFirstPort + static_cast<int>(random() % kPorts);
+    if (listen_at(kLoopback, port, error)) return port;
+  }
 }
 
 /// The letter after the name, which is in parentheses and may hold any character.
@@ -118,16 +128,16 @@ class Ranks {
 
 std::vector<RankEnd> start_ranks(const std::vector<std::string>& arguments, int ranks, const RankPatience& patience,
                                  const std::function<bool()>& interrupted) {
-  const std::string folder = private_folder(process_environment());
+  const int port = free_port();
   const std::string job = fmt::format("own {} {}", getpid(), Clock::now().time_since_epoch().count());
   std::vector<std::string> words{"fsdpbench"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const Clock::time_point began = Clock::now();
   Ranks all;
   for (int rank = 0; rank < ranks; ++rank) {
-    const pid_t pid = start(
-        words, environment_with({fmt::format("{}={}", kRendezvousFolder, folder), fmt::format("{}={}", kOwnJob, job),
-                                 fmt::format("{}={}", kOwnRank, rank), fmt::format("{}={}", kOwnRanks, ranks)}));
+    const pid_t pid =
+        start(words, environment_with({fmt::format("{}={}", kOwnPort, port), fmt::format("{}={}", kOwnJob, job),
+                                       fmt::format("{}={}", kOwnRank, rank), fmt::format("{}={}", kOwnRanks, ranks)}));
     if (pid < 0) {
       const int why = errno;
       all.end_all();
@@ -151,7 +161,6 @@ std::vector<RankEnd> start_ranks(const std::vector<std::string>& arguments, int 
     }
     std::this_thread::sleep_for(kBetweenLooks);
   }
-  (void)::unlink(rendezvous_path(folder, job).c_str());  // a rank 0 that was killed has left it
   return all.ends();
 }
 

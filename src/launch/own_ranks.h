@@ -11,6 +11,7 @@ namespace fsdpbench::launch {
 inline constexpr const char* kOwnJob = "FSDPBENCH_OWN_JOB";
 inline constexpr const char* kOwnRank = "FSDPBENCH_OWN_RANK";
 inline constexpr const char* kOwnRanks = "FSDPBENCH_OWN_RANKS";
+inline constexpr const char* kOwnPort = "FSDPBENCH_OWN_PORT";
 
 /// End of a rank that start_ranks() started.
 struct RankEnd {

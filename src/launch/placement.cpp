@@ -19,9 +19,6 @@ namespace {
 constexpr int kMost = std::numeric_limits<int>::max();
 constexpr int kMostRanks = 1 << 20;   // as --ranks; a place is kept for each
 constexpr int kTorchrunPort = 29500;  // what torchrun itself assumes
-// Below the ports that Linux gives to outgoing connections.
-constexpr unsigned kFirstPort = 20000;
-constexpr unsigned kPorts = 12000;
 // Slurm numbers the steps that are no srun of the user's from the top: batch script, interactive shell and others.
 constexpr unsigned long kFirstSpecialStep = 0xfffffff0UL;
 
@@ -124,7 +121,7 @@ std::string slurm_job(const Variables& variables) {
 int port_of(const std::string& job) {
   std::uint32_t hash = 2166136261U;
   for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return static_cast<int>(kFirstPort + hash % kPorts);
+  return kFirstPort + static_cast<int>(hash % kPorts);
 }
 
 void find_slurm_root(const Variables& variables, Placement& placement) {
@@ -138,23 +135,6 @@ void find_slurm_root(const Variables& variables, Placement& placement) {
   placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port_of(placement.job));
 }
 
-void find_nccl_root(const Variables& variables, Placement& placement) {
-  const std::string id = variables.text("NCCL_COMM_ID");
-  if (id.empty()) return;
-  const std::size_t colon = std::min(id.rfind(':'), id.size());
-  int port = 0;
-  const auto [end, error] = std::from_chars(id.data() + std::min(colon + 1, id.size()), id.data() + id.size(), port);
-  if (colon == 0 || error != std::errc{} || end != id.data() + id.size() || port < 1 || port >= kMostPort) {
-    throw ConfigError(fmt::format("NCCL_COMM_ID={} in the environment is not host:port", id));
-  }
-  placement.root_host = id.substr(0, colon);
-  if (placement.root_host.starts_with('[') && placement.root_host.ends_with(']')) {
-    placement.root_host = placement.root_host.substr(1, placement.root_host.size() - 2);
-  }
-  // NCCL itself keeps the port that is named.
-  placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port + 1);
-}
-
 void find_master(const Variables& variables, Placement& placement) {
   placement.root_host = variables.host("MASTER_ADDR");
   // torchrun's agent keeps MASTER_PORT itself.
@@ -166,9 +146,7 @@ void find_master(const Variables& variables, Placement& placement) {
 /// Finds rank 0 if the launcher itself does not say it, as mpirun.
 void find_root(const Variables& variables, Placement& placement) {
   if (variables.has("MASTER_ADDR")) return find_master(variables, placement);
-  if (variables.has("FSDPBENCH_RENDEZVOUS")) return;
-  find_nccl_root(variables, placement);
-  if (!placement.root_host.empty() || placement.local_ranks != placement.ranks) return;
+  if (placement.local_ranks != placement.ranks) return;
   placement.root_host = kLoopback;
   placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port_of(placement.job));
 }
@@ -217,11 +195,13 @@ void refuse_half_a_torchrun(const Variables& variables) {
                   size ? "MASTER_ADDR" : "WORLD_SIZE"));
 }
 
-/// Placement of ranks that are all on this host and share a folder.
+/// Placement of ranks that are all on this host.
 Placement own_placement(const Variables& variables) {
   Placement placement = read(variables, kOwn);
   placement.source = "fsdpbench itself";
   placement.job = variables.text(kOwnJob);
+  placement.root_host = kLoopback;
+  placement.root_port = variables.number(kOwnPort, 1, kMostPort);
   return placement;
 }
 
@@ -253,71 +233,14 @@ bool take(std::string_view& text, std::string_view expected) {
   return true;
 }
 
-constexpr std::size_t kMostListed = 1'000'000;
-
-/// "003-007,9" as 003, 004, … 009: of as many digits as the first of a range has.
-std::optional<std::vector<std::string>> numbers_in(std::string_view text) {
-  std::vector<std::string> numbers;
-  while (!text.empty()) {
-    const std::size_t digits = text.find_first_of(",-");
-    const std::size_t width = digits == std::string_view::npos ? text.size() : digits;
-    const std::optional<int> first = take_number(text);
-    if (!first) return std::nullopt;
-    int last = *first;
-    if (take(text, "-")) {
-      const std::optional<int> end = take_number(text);
-      if (!end || *end < *first) return std::nullopt;
-      last = *end;
-    }
-    if (numbers.size() + static_cast<std::size_t>(last - *first) >= kMostListed) return std::nullopt;
-    for (int i = *first; i <= last; ++i) {
-      std::string number = std::to_string(i);
-      if (number.size() < width) number.insert(0, width - number.size(), '0');
-      numbers.push_back(std::move(number));
-    }
-    if (!text.empty() && !take(text, ",")) return std::nullopt;
-  }
-  if (numbers.empty()) return std::nullopt;
-  return numbers;
-}
-
 }  // namespace
 
 std::optional<Placement> find_placement(const Environment& environment) {
   const Variables variables(environment);
   std::optional<Placement> placement = find_any(variables);
   if (!placement || placement->ranks == 1) return std::nullopt;
-  if (placement->root_host.empty() && !variables.has(kOwnJob)) find_root(variables, *placement);
+  if (placement->root_host.empty()) find_root(variables, *placement);
   return placement;
-}
-
-std::optional<std::vector<std::string>> all_hosts(std::string_view node_list) {
-  std::vector<std::string> all;
-  while (!node_list.empty()) {
-    std::vector<std::string> names{""};
-    while (!node_list.empty() && node_list.front() != ',') {
-      if (node_list.front() != '[') {
-        for (std::string& name : names) name += node_list.front();
-        node_list.remove_prefix(1);
-        continue;
-      }
-      const std::size_t close = node_list.find(']');
-      if (close == std::string_view::npos) return std::nullopt;
-      const auto numbers = numbers_in(node_list.substr(1, close - 1));
-      if (!numbers || names.size() * numbers->size() > kMostListed) return std::nullopt;
-      std::vector<std::string> longer;
-      for (const std::string& name : names) {
-        for (const std::string& number : *numbers) longer.push_back(name + number);
-      }
-      names = std::move(longer);
-      node_list.remove_prefix(close + 1);
-    }
-    if (names.front().empty() || all.size() + names.size() > kMostListed) return std::nullopt;
-    all.insert(all.end(), names.begin(), names.end());
-    if (!node_list.empty()) node_list.remove_prefix(1);
-  }
-  if (all.empty()) return std::nullopt;
-  return all;
 }
 
 std::optional<std::string> first_host(std::string_view node_list) {

@@ -17,7 +17,7 @@ struct Placement {
   int local_ranks = 1;    ///< processes of the job on this host
   std::string source;     ///< for people: "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)"
   std::string job;        ///< tells this job from others on the same machines and file systems; empty: unknown
-  std::string root_host;  ///< where rank 0 listens; empty: a file says it (FSDPBENCH_RENDEZVOUS), or nothing does
+  std::string root_host;  ///< where rank 0 listens; empty: nobody says it
   int root_port = 0;      ///< of root_host
 };
 
@@ -28,8 +28,6 @@ std::optional<Placement> find_placement(const Environment& environment);
 
 /// The first host of a Slurm node list: "node003" of "node[003-007,9],login1". Nothing if it is no such list.
 std::optional<std::string> first_host(std::string_view node_list);
-/// All hosts of such a list, in order; nothing if it is no such list, or has more than a million.
-std::optional<std::vector<std::string>> all_hosts(std::string_view node_list);
 /// Element `node` of a list such as "8(x2),4", which stands for 8,8,4. Nothing if it is no such list or too short.
 std::optional<int> tasks_on_node(std::string_view tasks_per_node, int node);
 

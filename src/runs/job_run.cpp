@@ -8,7 +8,6 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +20,9 @@
 #include "launch/clock_offset.h"
 #include "launch/control_channel.h"
 #include "launch/interrupt.h"
-#include "launch/join.h"
+#include "launch/session.h"
 #include "record/console.h"
+#include "record/json_fields.h"
 #include "record/json_part.h"
 #include "runs/build_info.h"
 #include "runs/job_watch.h"
@@ -71,11 +71,8 @@ auto message_from(Job& job, int rank, std::string_view topic, const Read& read) 
   }
 }
 
-/// Answer of a rank to an order.
-struct Answer {
-  int code = 0;  ///< an ExitCode; 0: it is ready
-  std::string message;
-};
+/// Answer of a rank to an order: an ExitCode, 0 if it is ready, and why it is not.
+using Answer = std::pair<int, std::string>;
 
 Answer answer_from(const JsonPart& part) {
   return {static_cast<int>(part.at("code").whole(0, 255)), part.text("message", "")};
@@ -102,21 +99,20 @@ void send_to_others(Job& job, std::string_view topic, const std::string& payload
   for (int rank = 1; rank < job.ranks(); ++rank) job.channel().send(rank, topic, payload);
 }
 
-json ready() { return {{"code", 0}}; }
-json not_ready(const std::string& why, ExitCode code) { return {{"code", static_cast<int>(code)}, {"message", why}}; }
+json answer_of(ExitCode code, const std::string& why) { return {{"code", static_cast<int>(code)}, {"message", why}}; }
 
 /// Opens the cell that was ordered; what is wrong with it goes to rank 0.
 std::optional<Cell> open_ordered(const Order& order, int local_ranks, json& answer) {
   try {
     Cell cell = open_cell(config_from_message(order.config), local_ranks);
-    answer = ready();
+    answer = answer_of(ExitCode::ok, "");
     return cell;
   } catch (const Error& error) {
-    answer = not_ready(error.what(), error.code());
+    answer = answer_of(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    answer = not_ready("memory ran out", ExitCode::no_resources);
+    answer = answer_of(ExitCode::no_resources, "memory ran out");
   } catch (const std::exception& error) {
-    answer = not_ready(error.what(), ExitCode::failure);
+    answer = answer_of(ExitCode::failure, error.what());
   }
   return std::nullopt;
 }
@@ -130,14 +126,14 @@ void announce(Job& job, const Cell& cell, const fs::path& folder, const json& fr
   Answer refusal;
   int refuser = 0;
   for (int rank = 1; rank < job.ranks(); ++rank) {
-    const Answer answer = message_from(job, rank, kReady, answer_from);
-    if (answer.code == 0 || refuser > 0) continue;
+    Answer answer = message_from(job, rank, kReady, answer_from);
+    if (answer.first == 0 || refuser > 0) continue;
     refuser = rank;
-    refusal = answer;
+    refusal = std::move(answer);
   }
   send_to_others(job, kStart, refuser > 0 ? "skip" : "go");
   if (refuser > 0) {
-    throw Error(fmt::format("rank {}: {}", refuser, refusal.message), static_cast<ExitCode>(refusal.code));
+    throw Error(fmt::format("rank {}: {}", refuser, refusal.second), static_cast<ExitCode>(refusal.first));
   }
 }
 
@@ -145,11 +141,10 @@ void announce(Job& job, const Cell& cell, const fs::path& folder, const json& fr
 double taken_from(Job& job, const ProcessorTime& before, const std::vector<std::string>& hosts) {
   const ProcessorTime mine = since(before);
   std::vector<ProcessorUse> uses;
-  for (const std::string& text : launch::gather(job.session().control(), "processors",
-                                                fmt::format("{} {} {}", mine.machine_s, mine.busy_s, mine.own_s))) {
-    ProcessorTime time;
-    std::istringstream(text) >> time.machine_s >> time.busy_s >> time.own_s;
-    if (uses.size() < hosts.size()) uses.push_back({hosts[uses.size()], time});
+  const std::string told = message_of(std::vector{mine.machine_s, mine.busy_s, mine.own_s});
+  for (const std::vector<double>& s :
+       read_messages<std::vector<double>>(launch::gather(job.session().control(), "processors", told))) {
+    if (uses.size() < hosts.size()) uses.push_back({hosts[uses.size()], {s.at(0), s.at(1), s.at(2)}});
   }
   return taken_by_others(uses, false);
 }
@@ -292,10 +287,8 @@ Job::~Job() {
 }
 
 std::string Job::headline() const {
-  return fmt::format(
-      "{} ranks: one process each, as {} says; messages go by {}; rank 0 took them in at {}, each "
-      "with the job's secret",
-      ranks(), session_->placement().source, session_->transport(), session_->door());
+  return fmt::format("{} ranks: one process each, as {} says; messages go by {}; rank 0 took them in at {}", ranks(),
+                     session_->placement().source, session_->transport(), session_->door());
 }
 
 }  // namespace fsdpbench::app

@@ -6,8 +6,6 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <vector>
 
 #include "base/digest.h"
 #include "base/enum_table.h"
@@ -16,7 +14,6 @@
 #include "base/read_input.h"
 #include "record/console.h"
 #include "record/json_part.h"
-#include "runs/result_fields.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -51,42 +48,31 @@ std::string other_kind(const json& content) {
   return "";
 }
 
-std::string path_of(const std::string& given) {
+/// `any`: a sweep's, too.
+std::string path_of(const std::string& given, bool any, const char* expected) {
   const fs::path folder(given);
   for (const fs::path& path : {folder, folder / "result.json"}) {
     if (const std::string why = lookup_error(path); !why.empty()) {
-      throw ConfigError(fmt::format("{}: {}; {}.", path.string(), why, kExpected));
+      throw ConfigError(fmt::format("{}: {}; {}.", path.string(), why, expected));
     }
   }
+  if (!path_exists(folder)) throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, expected));
   std::error_code error;
-  if (!fs::is_directory(folder, error)) {
-    if (fs::exists(folder, error)) return given;
-    throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpected));
+  if (!fs::is_directory(folder, error)) return given;
+  const auto holds = [&](const char* name) { return path_exists(folder / name); };
+  for (const char* name : {"result.json", any ? "sweep.json" : "result.json"}) {
+    if (holds(name)) return (folder / name).string();
   }
-  if (fs::exists(folder / "result.json", error)) return (folder / "result.json").string();
-  const char* what = fs::exists(folder / "sweep.json", error)     ? "the folder of a sweep"
-                     : fs::exists(folder / "compare.json", error) ? "the folder of a comparison"
-                     : fs::exists(folder / "config.toml", error)  ? "the folder of a run that left no result"
-                                                                  : "a folder without result.json";
-  throw ConfigError(fmt::format("{}: is {}; {}.", given, what, kExpected));
+  const char* what = holds("sweep.json")     ? "the folder of a sweep"
+                     : holds("compare.json") ? "the folder of a comparison"
+                     : holds("config.toml")  ? "the folder of a run that left no result"
+                                             : "a folder without result.json";
+  throw ConfigError(fmt::format("{}: is {}; {}.", given, what, expected));
 }
 
-std::string path_of_any(const std::string& given) {
-  const fs::path path(given);
-  if (const std::string why = lookup_error(path); !why.empty()) {
-    throw ConfigError(fmt::format("{}: {}; {}.", given, why, kExpectedAny));
-  }
-  std::error_code error;
-  if (!path_exists(path))
-    throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpectedAny));
-  if (!fs::is_directory(path, error)) return given;
-  for (const char* name : {"result.json", "sweep.json"}) {
-    if (path_exists(path / name)) return (path / name).string();
-  }
-  throw ConfigError(fmt::format("{}: has neither result.json nor sweep.json; {}.", given, kExpectedAny));
-}
-
-ResultFile read_file(const std::string& path, bool any, const char* expected, AcceptanceCheck check_acceptance) {
+ResultFile read_any(const std::string& given, bool any) {
+  const char* const expected = any ? kExpectedAny : kExpected;
+  const std::string path = path_of(given, any, expected);
   ResultFile result{path, {}};
   result.content = parse_json(read_input(path, kMostOfAResult, expected));
   if (result.content.is_discarded()) {
@@ -100,84 +86,17 @@ ResultFile read_file(const std::string& path, bool any, const char* expected, Ac
   }
   result.kind = kind_of_result(result.content);
   try {
-    check_result(result.kind, result.content, check_acceptance);
+    check_result(result.content);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: is damaged, or no result of this program: {}.", path, error.what()));
   }
   return result;
 }
 
-/// Tables of plain values, as profiles have them.
-void check_config(const JsonPart& j) {
-  for (const auto& [name, table] : j.members()) {
-    for (const auto& [key, value] : table.members()) {
-      if (value.value().is_structured()) value.refuse("a plain value");
-    }
-  }
-}
-
-void check_run(const JsonPart& j) {
-  (void)j.at("complete").flag();
-  check_config(j.at("config"));
-  (void)j.at("world").members();
-  if (j.has("failure")) (void)j.at("failure").at("message").text();
-  if (j.has("diverged_because")) (void)j.at("diverged_because").text();
-  if (j.has("not_rated_because")) (void)j.at("not_rated_because").text();
-  if (!j.has("metrics")) return;
-  (void)j.at("rated").flag();
-  check_step_times(j.at("steps").at("slowest_rank_ms"));
-  (void)trial_from_json(j);
-}
-
-void check_sweep(const JsonPart& j) {
-  (void)j.at("sweep_hash").text();
-  bool all_done = true;
-  std::set<std::string> ids;
-  const std::vector<JsonPart> cells = j.at("cells").list();
-  if (cells.empty()) j.at("cells").refuse("a cell or more");
-  for (const JsonPart& cell : cells) {
-    if (!ids.insert(cell.at("id").text()).second) cell.at("id").refuse("an id that no other cell has");
-    const std::string status = cell.at("status").text();
-    all_done = all_done && status != "incomplete";
-    if (status != "ok" && !cell.has("metrics")) continue;
-    (void)cell.at("rated").flag();
-    check_step_time(cell.at("metrics").at("step_ms"));
-    (void)cell.at("memory").at("peak_bytes").at("total").size();
-  }
-  if (j.at("complete").flag() && !all_done) j.at("complete").refuse("false, as a cell is incomplete");
-  if (!j.has("world")) return;  // no trial was done
-  (void)j.at("world").members();
-  (void)j.at("mixed_worlds").flag();
-}
-
-void check_collectives(const JsonPart& j) {
-  (void)j.at("world").members();
-  for (const JsonPart& operation : j.at("operations").list()) {
-    (void)operation.at("name").text();
-    if (const JsonPart wrong = operation.at("out_of_bounds"); !wrong.value().is_null()) {  // null: nothing was checked
-      if (wrong.at("okay").flag() != (wrong.at("count").size() == 0)) wrong.refuse("okay exactly if the count is 0");
-    }
-    for (const JsonPart& row : operation.at("results").list()) {
-      (void)row.at("size").size();
-      (void)row.at("type").text();
-      int measured = 0;
-      for (const char* half : {"out_of_place", "in_place"}) {
-        const JsonPart timing = row.at(half);
-        if (timing.value().is_null()) continue;
-        ++measured;
-        check_step_times(timing.at("per_iteration").at("times_us"));
-      }
-      if (measured == 0) row.refuse("a row that was measured out of place or in place");
-    }
-  }
-}
-
 }  // namespace
 
-ResultFile read_result(const std::string& given) { return read_file(path_of(given), false, kExpected, nullptr); }
-ResultFile read_any_result(const std::string& given, AcceptanceCheck check_acceptance) {
-  return read_file(path_of_any(given), true, kExpectedAny, check_acceptance);
-}
+ResultFile read_result(const std::string& given) { return read_any(given, false); }
+ResultFile read_any_result(const std::string& given) { return read_any(given, true); }
 
 void throw_damaged(const ResultFile& result) {
   throw ConfigError(fmt::format("{}: is damaged: a part that every result has is missing, or is no such thing; {}.",
@@ -219,7 +138,7 @@ ResultKind kind_of_result(const json& content) {
   return content.contains("sweep_hash") ? ResultKind::sweep : ResultKind::run;
 }
 
-void check_result(ResultKind kind, const json& content, AcceptanceCheck check_acceptance) {
+void check_result(const json& content) {
   const JsonPart j(content);
   const std::int64_t version = j.at("schema_version").whole(0, INT32_MAX);
   if (version != kResultSchemaVersion) {
@@ -230,12 +149,6 @@ void check_result(ResultKind kind, const json& content, AcceptanceCheck check_ac
     throw ConfigError(
         fmt::format("it was changed after it was written, or is damaged: its digest is {}, and its content's is {}",
                     clean_text(said, kMostOfACell), is));
-  }
-  switch (kind) {
-    case ResultKind::run: check_run(j); break;
-    case ResultKind::acceptance: check_acceptance(j); break;
-    case ResultKind::sweep: check_sweep(j); break;
-    case ResultKind::collectives: check_collectives(j); break;
   }
 }
 

@@ -8,8 +8,6 @@
 
 namespace fsdpbench::app {
 
-class JsonPart;
-
 /// Kind of measurement in a result: whose figures are compared, kept and gated later.
 enum class ResultKind : std::uint8_t {
   run,          ///< result.json of `run` and `simulate`
@@ -31,14 +29,9 @@ std::string sha256(std::string_view text);
 /// Which kind of result `content`, an object, says it is. One that says nothing is a run's.
 ResultKind kind_of_result(const nlohmann::json& content);
 
-/// Check of an acceptance; accept's check_acceptance() does. Null where its caller refuses acceptances.
-using AcceptanceCheck = void (*)(const JsonPart&);
-
-/// Checks a result's parts and values beyond its fields (result_fields.h). Every reader of
-/// results goes through it. Throws ConfigError, without a full stop, that names the key: it is missing, of another
-/// type, or has a value that nothing measures (a time of 0, an interval without its median, a pass beside a judgement
-/// that failed); the digest is not the content's.
-void check_result(ResultKind kind, const nlohmann::json& content, AcceptanceCheck check_acceptance);
+/// Checks that a result is of this version and as it was written. Its fields are checked by whoever reads them. Throws
+/// ConfigError, without a full stop, that names the key.
+void check_result(const nlohmann::json& content);
 
 /// A result, and where it was found.
 struct ResultFile {
@@ -53,7 +46,7 @@ struct ResultFile {
 ResultFile read_result(const std::string& given);
 
 /// Reads a result of any kind: a file, or a folder with result.json or sweep.json.
-ResultFile read_any_result(const std::string& given, AcceptanceCheck check_acceptance);
+ResultFile read_any_result(const std::string& given);
 
 /// Throws when a part of a result is not there or not of the right type: no library's words reach the user.
 [[noreturn]] void throw_damaged(const ResultFile& result);

@@ -63,8 +63,6 @@ class TrialLog {
 
   /// In the order in which they ended, those from before first.
   const std::vector<LoggedTrial>& trials() const { return trials_; }
-  /// Bytes of a torn last line that were cut off.
-  std::size_t torn_bytes() const { return torn_bytes_; }
   /// For a person: what was cut off, if anything was; else empty.
   std::string torn_note() const;
 
@@ -78,8 +76,8 @@ class TrialLog {
   std::filesystem::path path_;
   LogOwner owner_;
   int file_ = -1;
-  bool is_new_ = false;  // nothing is in it
-  std::size_t torn_bytes_ = 0;
+  bool is_new_ = false;         // nothing is in it
+  std::size_t torn_bytes_ = 0;  // of a last line, that were cut off
   std::vector<LoggedTrial> trials_;
 };
 

@@ -189,22 +189,6 @@ TEST(Changes, NoRecordedPairOfUnchangedRunsIsWorse) {
   EXPECT_EQ(against_one(MeasuredOn::processors, 2.4, 15).judgement.verdict, Verdict::fail);
 }
 
-TEST(Changes, TheTrialsOfASweepShowHowRunsScatter) {
-  const auto sweep = [](std::vector<double> trials) {
-    MeasuredFigure f = time_of("step time of a cell", std::move(trials));
-    f.samples_are_runs = true;
-    return f;
-  };
-  const std::vector<ResultFigures> one{result("a", {sweep({100, 101, 99, 100.5, 99.5})})};
-  EXPECT_EQ(only(one, sweep({100, 100.2, 99.8})).judgement.verdict, Verdict::pass);
-  const Change slow = only(one, sweep({108, 108.2, 107.8}));
-  EXPECT_EQ(slow.judgement.verdict, Verdict::fail);
-  EXPECT_EQ(slow.difference.evidence, RestsOn::results);
-  EXPECT_THAT(slow.judgement.sentence, HasSubstr("by 5 runs of one result"));
-  const std::vector<ResultFigures> few{result("a", {sweep({100, 101})})};
-  EXPECT_EQ(only(few, sweep({108, 108.2, 107.8})).judgement.verdict, Verdict::inconclusive);
-}
-
 TEST(Changes, IntervalsWithoutSamplesMustNotMeet) {
   MeasuredFigure before = rate("pairs", {}), near = before, far = before;
   before.value = {100, 95, 105, 20};

@@ -39,7 +39,6 @@ TEST(VerdictTest, WhatIsNotKnownIsNoPass) {
   EXPECT_EQ(judge_floor("x", "GB/s", around(380, 4), std::nullopt).verdict, Verdict::unrated);
   EXPECT_EQ(judge_floor("x", "GB/s", {}, Reference{400, "table"}).verdict, Verdict::inconclusive);
   EXPECT_EQ(judge_floor("x", "GB/s", {}, std::nullopt).verdict, Verdict::inconclusive);
-  EXPECT_EQ(judge_ceiling("x", "GB/s", around(380, 4), std::nullopt).verdict, Verdict::unrated);
   EXPECT_EQ(judge_tail("x", {}).verdict, Verdict::inconclusive);
   EXPECT_EQ(judge_shape("x", {}).verdict, Verdict::inconclusive);
   EXPECT_EQ(judge_exposed("x", {}, 0.1).verdict, Verdict::inconclusive);

@@ -12,8 +12,8 @@
 
 #include "backend/copy_backend.h"
 #include "launch/handshake.h"
-#include "launch/join.h"
 #include "launch/run_ranks.h"
+#include "launch/session.h"
 
 namespace fsdpbench::backend {
 
@@ -29,8 +29,8 @@ inline launch::Placement placement_of(int rank, int ranks, int root_port) {
 }
 
 /// The session of rank `rank` in a job that has `secret`; rank 0 listens at `listener`, which is at `port`.
-inline std::unique_ptr<launch::TcpSession> join_session(int rank, int ranks, int port, const std::string& secret,
-                                                        launch::Socket& listener) {
+inline std::unique_ptr<launch::Session> join_session(int rank, int ranks, int port, const std::string& secret,
+                                                     launch::Socket& listener) {
   const launch::Placement placement = placement_of(rank, ranks, port);
   const launch::Introduction self = launch::introduce(placement, {});
   const launch::Deadline deadline = launch::deadline_in(60);
@@ -39,7 +39,7 @@ inline std::unique_ptr<launch::TcpSession> join_session(int rank, int ranks, int
   for (std::string reason; !joined && launch::Deadline::clock::now() < deadline;) {
     joined = launch::ask_to_join("127.0.0.1", port, self, secret, deadline, reason);
   }
-  return std::make_unique<launch::TcpSession>(placement, std::move(joined.value()));
+  return std::make_unique<launch::Session>(placement, std::move(joined.value()));
 }
 
 /// Joins `ranks` sessions and calls `body` with each on a thread of its own. Throws the exception of the rank that the
@@ -53,7 +53,7 @@ inline void run_sessions(int ranks, const std::function<void(launch::Session&)>&
   std::mutex mutex;
   std::exception_ptr cause;
   const auto one = [&](int rank) {
-    const std::unique_ptr<launch::TcpSession> joined = join_session(rank, ranks, port, secret, listener);
+    const std::unique_ptr<launch::Session> joined = join_session(rank, ranks, port, secret, listener);
     launch::Session& session = *joined;
     try {
       body(session);

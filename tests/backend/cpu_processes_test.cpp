@@ -21,17 +21,11 @@ std::string failure(int ranks, const Body& body) {
   return failure_of(&make_processes, options, body);
 }
 
-/// Only says where this process stands.
-class Bystander : public launch::Session {
- public:
-  explicit Bystander(launch::Placement placement) : Session(std::move(placement), {}) {}
-  launch::ControlChannel& control() override { throw std::logic_error("nobody is there"); }
-  std::unique_ptr<launch::PeerGroup> peers() override { throw std::logic_error("nobody is there"); }
-  std::string transport() const override { return "nothing"; }
-};
-
 std::string refusal(launch::Placement placement, BackendOptions options) {
-  Bystander session(std::move(placement));
+  launch::Joined alone;  // it only says where this process stands
+  alone.members.resize(placement.ranks);
+  alone.links.resize(placement.ranks);
+  launch::Session session(std::move(placement), std::move(alone));
   options.session = &session;
   return failure_of(&make_copy_backend, options, [](RankContext&) {});
 }

@@ -6,11 +6,10 @@
 
 import json
 import shutil
-import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import program
-from program import CANNOT_WRITE, OK, PATIENCE_S, SLOWER, TINY, Program, sealed, sets
+from program import CANNOT_WRITE, OK, PATIENCE_S, SLOWER, Program, sealed, sets
 
 INCONCLUSIVE, OTHER_MACHINE = 11, 12
 # On the computed clock: the same seed gives the same step times, on any machine.
@@ -95,27 +94,6 @@ class Gate(Program):
         self.simulate("good")
         gate = self.gate(self.simulate("other", "fsdp.backward_prefetch=none"), "--against", "good", code=OTHER_MACHINE)
         self.assertEqual([key["key"] for key in gate["differing_keys"]], ["fsdp.backward_prefetch"])
-
-    def test_a_sweep_counts_each_trial(self) -> None:
-        sweep = self.write("two.toml", f'base = "{self.profile}"\ntrials = 3\n[axes]\n"fsdp.backward_prefetch" = ["none", "pre"]\n')
-        for out in ("before", "now"):
-            self.call("sweep", sweep, "--out", out, *sets(*TINY, "device.backend=virtual", "emulate.compute_tflops=0.02",
-                                                          "emulate.link_gb_per_s=0.5", "simulate.jitter_pct=1"), "-q")
-        gate = self.gate("now", "--against", "before")
-        steps = [change for change in gate["changes"] if change["figure"].startswith("step time of ")]
-        self.assertEqual(len(steps), 2)
-        self.assertEqual({change["by"] for change in steps}, {"samples of these results"})
-        self.assertEqual({change["before"]["n"] for change in steps}, {3})
-
-    def test_collectives_are_a_result(self) -> None:
-        for out in ("before.json", "now.json"):
-            self.call("collectives", "all_gather", "--ranks", "2", "-b", "4K", "-e", "8K", "-f", "2", "-n", "4", "-J", out)
-        done = subprocess.run([program.PROGRAM, "gate", "now.json", "--against", "before.json", "--out", "gate"],
-                              cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S)
-        self.assertIn(done.returncode, (OK, SLOWER, INCONCLUSIVE), done.stdout + done.stderr)  # real time: of what, not how long
-        gate = json.loads((self.folder / "gate/gate.json").read_text())
-        self.assertEqual(len(gate["changes"]), 4)
-        self.assertEqual(gate["before"]["kind"], "collectives")
 
     def test_one_step_cannot_be_judged(self) -> None:
         for out, tflops in (("before", 0.02), ("now", 0.02)):

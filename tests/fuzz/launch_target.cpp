@@ -1,5 +1,5 @@
 // Bytes that strangers may send to a job's port, and to a rank that looks for rank 0; the frames of control
-// connections; the rendezvous file.
+// connections.
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "fuzz/fuzz_target.h"
+#include "launch/addresses.h"
 #include "launch/handshake.h"
-#include "launch/rendezvous_file.h"
 
 namespace fsdpbench::fuzz {
 namespace {
@@ -97,14 +97,12 @@ Target target() {
           {encode(FrameKind::hello, "", pack({secret, "to join job", hello})),
            "fsdpbench job 4\n" + encode(FrameKind::welcome, "", pack({secret, "a", "1", "", "b", "2", ""})),
            encode(FrameKind::message, "job.order", "{\"end\":0}") + encode(FrameKind::heartbeat, "", "") +
-               encode(FrameKind::failure, "", pack({"1", "died", "gone"})) + encode(FrameKind::goodbye, "", ""),
-           "fsdpbench-rendezvous-3 " + secret + " 1234 10.0.0.1 fd00::1\n"}};
+               encode(FrameKind::failure, "", pack({"1", "died", "gone"})) + encode(FrameKind::goodbye, "", "")}};
 }
 
 void parse(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  (void)parse_rendezvous(bytes);
   static int turn = 0;
   if (turn++ % 4 == 0) call_root(bytes);
   if (turn % 4 == 2) pose_as_root(bytes);

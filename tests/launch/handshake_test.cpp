@@ -1,6 +1,7 @@
 // How a job comes together, and what is said when it does not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <functional>
 #include <future>
@@ -8,7 +9,6 @@
 
 #include "launch/addresses.h"
 #include "launch/local_job.h"
-#include "launch/rendezvous_file.h"
 
 namespace fsdpbench::launch {
 namespace {
@@ -80,8 +80,6 @@ TEST(Handshake, NoRankZeroIsNamedWithItsAddress) {
         words, [&](double deadline_s) { return join_text(placement, {.deadline_s = deadline_s, .version = "v"}); });
   };
   const std::string address = "rank 1 cannot join rank 0: 127.0.0.1:" + std::to_string(port);
-  EXPECT_THAT(text(place(1, 2, port), "there is no rendezvous file"),
-              AllOf(HasSubstr(address), HasSubstr("(from a test)"), HasSubstr("there is no rendezvous file")));
   const testing::WithVariable secret("FSDPBENCH_SECRET", "a test's own secret");
   EXPECT_THAT(text(place(1, 2, port), "Connection refused"),
               AllOf(HasSubstr(address), HasSubstr("(from a test)"), HasSubstr("Connection refused")));
@@ -160,11 +158,8 @@ TEST(Handshake, AProcessThatEndedWhileWaitingMayComeAgain) {
   auto zero = joining(place(0, 3, port));
   const Introduction self = introduce(place(1, 3, port), {.version = "v"});
   std::string reason;
-  const std::string path = rendezvous_path(private_folder(process_environment()), "port-" + std::to_string(port));
   while (reason.find("the other ranks have not all come") == std::string::npos) {
-    const std::optional<Meeting> meeting = read_rendezvous(path, reason);
-    if (!meeting) continue;
-    EXPECT_FALSE(ask_to_join("127.0.0.1", port, self, meeting->secret, deadline_in(0.1), reason));
+    EXPECT_FALSE(ask_to_join("127.0.0.1", port, self, "", deadline_in(0.1), reason));
   }
   auto one = joining(place(1, 3, port));
   auto two = joining(place(2, 3, port));
@@ -254,6 +249,26 @@ TEST(Strangers, NoSecretAndPartOfOneAreNone) {
     EXPECT_THAT(listen(stranger), HasSubstr("does not have this job's secret"));
   }
   EXPECT_THAT(zero.get(), AllOf(HasSubstr("rank 1 of 2 did not join in time"), HasSubstr("and 1 more")));
+}
+
+TEST(Strangers, OfAnotherUserOrNobodyKnownAreNotTrustedWithoutASecret) {
+  std::string error;
+  Socket listener = listen_at("127.0.0.1", 0, error);
+  const Socket caller = connect_to("127.0.0.1", listener.local_port(), deadline_in(10), error);
+  Socket accepted;
+  while (!accepted) accepted = accept_from(listener);
+  EXPECT_TRUE(peer_is_this_user(accepted.fd()));
+  EXPECT_TRUE(peer_is_this_user(caller.fd()));
+  EXPECT_FALSE(peer_is_this_user(listener.fd())) << "it has no other end";
+  accepted.close();
+  EXPECT_FALSE(peer_is_this_user(-1));
+  if (geteuid() != 0) return;  // only root can be another user
+  const Socket again = connect_to("127.0.0.1", listener.local_port(), deadline_in(10), error);
+  while (!accepted) accepted = accept_from(listener);
+  ASSERT_EQ(seteuid(65534), 0);
+  const bool trusted = peer_is_this_user(accepted.fd());
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_FALSE(trusted);
 }
 
 TEST(Strangers, NothingThatTheySayIsRepeated) {
@@ -380,7 +395,7 @@ TEST(Door, RanksOfSeveralHostsNeedASecretThatTheyShare) {
     (void)meet(far, introduce(far, {}), deadline_in(1), no_environment());
     FAIL() << "nothing was thrown";
   } catch (const ConfigError& e) {
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("FSDPBENCH_SECRET"), HasSubstr("FSDPBENCH_RENDEZVOUS")));
+    EXPECT_THAT(e.what(), HasSubstr("FSDPBENCH_SECRET"));
   }
 }
 

@@ -6,8 +6,8 @@
 #include <random>
 #include <string>
 
-#include "launch/join.h"
 #include "launch/run_ranks.h"
+#include "launch/session.h"
 #include "launch/socket.h"
 
 namespace fsdpbench::launch::testing {

@@ -77,15 +77,18 @@ TEST(Placement, NobodyStartedIt) {
 }
 
 TEST(Placement, RanksThatThisProgramStartedAreOfNobodyElsesJob) {
-  const auto placement = find(
-      with(kTorchrun, {{"FSDPBENCH_OWN_JOB", "own 7"}, {"FSDPBENCH_OWN_RANK", "2"}, {"FSDPBENCH_OWN_RANKS", "3"}}));
+  const auto placement = find(with(kTorchrun, {{"FSDPBENCH_OWN_JOB", "own 7"},
+                                               {"FSDPBENCH_OWN_RANK", "2"},
+                                               {"FSDPBENCH_OWN_RANKS", "3"},
+                                               {"FSDPBENCH_OWN_PORT", "20007"}}));
   ASSERT_TRUE(placement);
   EXPECT_EQ(placement->rank, 2);
   EXPECT_EQ(placement->ranks, 3);
   EXPECT_EQ(placement->local_rank, 2);
   EXPECT_EQ(placement->local_ranks, 3);
   EXPECT_EQ(placement->job, "own 7");
-  EXPECT_EQ(placement->root_host, "");
+  EXPECT_EQ(placement->root_host, "127.0.0.1");
+  EXPECT_EQ(placement->root_port, 20007);
 }
 
 TEST(Placement, Torchrun) {
@@ -120,7 +123,8 @@ TEST(Placement, OpenMpi) {
   EXPECT_EQ(placement->local_ranks, 2);
   EXPECT_EQ(placement->source, "Open MPI (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)");
   EXPECT_EQ(placement->job, "mpi 1234567");
-  EXPECT_EQ(placement->root_host, "");
+  EXPECT_EQ(placement->root_host, "127.0.0.1");
+  EXPECT_EQ(placement->root_port, 20007);
 }
 
 TEST(Placement, Mvapich) {
@@ -217,7 +221,6 @@ TEST(Placement, RanksOfMpirunOnOneHostMeetThereAtAPortOfTheirJob) {
             placement->root_port);
   EXPECT_NE(find(with(one_host, {{"PMIX_NAMESPACE", "1234568"}}))->root_port, placement->root_port);
   EXPECT_EQ(find(with(one_host, {{"FSDPBENCH_PORT", "5"}}))->root_port, 5);
-  EXPECT_EQ(find(with(one_host, {{"FSDPBENCH_RENDEZVOUS", "/shared"}}))->root_host, "") << "rank 0 says it there";
 }
 
 TEST(Placement, MasterAddrSaysWhereRankZeroOfMpirunIs) {
@@ -225,22 +228,8 @@ TEST(Placement, MasterAddrSaysWhereRankZeroOfMpirunIs) {
   EXPECT_EQ(placement->root_host, "node1");
   EXPECT_EQ(placement->root_port, 29401) << "as under torchrun";
   EXPECT_EQ(placement->source, "Open MPI (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, MASTER_ADDR)");
-  EXPECT_EQ(find(with(kOpenMpi, {{"MASTER_ADDR", "node1"}, {"NCCL_COMM_ID", "node2:4000"}}))->root_host, "node1");
   EXPECT_EQ(error_of(with(kOpenMpi, {{"MASTER_ADDR", "not a host"}})),
             "MASTER_ADDR='not a host' in the environment is neither the name nor the address of a host");
-}
-
-TEST(Placement, TheAddressOfNcclIsTheLastResort) {
-  const auto placement = find(with(kOpenMpi, {{"NCCL_COMM_ID", "[fd00::2]:4000"}}));
-  EXPECT_EQ(placement->root_host, "fd00::2");
-  EXPECT_EQ(placement->root_port, 4001);
-  EXPECT_EQ(find(with(kOpenMpi, {{"NCCL_COMM_ID", "node1:4000"}, {"FSDPBENCH_PORT", "5"}}))->root_port, 5);
-  EXPECT_EQ(find(with(kOpenMpi, {{"NCCL_COMM_ID", "node1:4000"}, {"FSDPBENCH_RENDEZVOUS", "/shared"}}))->root_host, "");
-  EXPECT_EQ(find(with(kTorchrun, {{"NCCL_COMM_ID", "other:4000"}}))->root_host, "node1");
-  for (const char* wrong : {"node1", "node1:", ":4000", "node1:x", "node1:65535", "node1:0"}) {
-    EXPECT_EQ(error_of(with(kOpenMpi, {{"NCCL_COMM_ID", wrong}})),
-              std::string("NCCL_COMM_ID=") + wrong + " in the environment is not host:port");
-  }
 }
 
 struct Wrong {

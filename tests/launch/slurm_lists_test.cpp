@@ -18,15 +18,6 @@ TEST(SlurmLists, FirstHost) {
   for (const char* wrong : {"", ",", "n[", "n[]", "n[-3]", "n]3"}) EXPECT_FALSE(first_host(wrong)) << wrong;
 }
 
-TEST(SlurmLists, AllHosts) {
-  const auto list = [](const char* text) { return all_hosts(text).value_or(std::vector<std::string>{"none"}); };
-  EXPECT_EQ(list("n1"), std::vector<std::string>({"n1"}));
-  EXPECT_EQ(list("n[008-010,2],x"), std::vector<std::string>({"n008", "n009", "n010", "n2", "x"}));
-  EXPECT_EQ(list("r[1-2]n[5,6]"), std::vector<std::string>({"r1n5", "r1n6", "r2n5", "r2n6"}));
-  for (const char* wrong : {"", ",", "n[", "n[]", "n[3-1]", "n[1-9999999]", "n[a]"})
-    EXPECT_FALSE(all_hosts(wrong)) << wrong;
-}
-
 TEST(SlurmLists, TasksOnNode) {
   EXPECT_EQ(tasks_on_node("8", 0), 8);
   EXPECT_EQ(tasks_on_node("8(x2),4", 0), 8);

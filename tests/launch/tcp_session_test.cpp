@@ -1,4 +1,4 @@
-#include "launch/join.h"
+#include "launch/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

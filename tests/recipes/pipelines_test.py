@@ -38,7 +38,7 @@ class Pipelines(OnThisHost):
 exec {shutil.which("mpirun")} --oversubscribe "$@" """)
         here = {"32": "6", "/opt/fsdpbench/bin/fsdpbench": str(self.bin / "fsdpbench"), "hgx-h100-nodes": self.acceptance,
                 "/results/accept": str(self.folder / "accept"),
-                "FSDPBENCH_RENDEZVOUS=/results": f"FSDPBENCH_RENDEZVOUS={self.folder}"}
+                "MASTER_ADDR=fsdpbench-accept-worker-0.fsdpbench-accept": "MASTER_ADDR=127.0.0.1"}
         self.assertLessEqual(set(here) | {"--full"}, set(launcher["args"]))
         # Without the soak of minutes, which is tested elsewhere.
         words = [here.get(word, word) for word in launcher["args"] if word != "--full"]
@@ -47,7 +47,8 @@ exec {shutil.which("mpirun")} --oversubscribe "$@" """)
 
             def attempt() -> dict | None:
                 shutil.rmtree(self.folder / "accept", ignore_errors=True)
-                done = self.shell(shlex.join(launcher["command"] + words), OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+                done = self.shell(shlex.join(launcher["command"] + words), OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                                  FSDPBENCH_SECRET="a secret of this test alone", FSDPBENCH_PORT=str(program.free_port()))
                 if done.returncode == INCONCLUSIVE:
                     return None
                 self.assertEqual(done.returncode, code, done.stdout + done.stderr)

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/digest.h"
 #include "config/support.h"
 #include "runs/result_json.h"
 
@@ -42,6 +43,30 @@ TEST(ResultFile, WhatIsNoResultIsSaidToBeWhatItIs) {
   EXPECT_THAT(error("result.json", "{}"), HasSubstr("is no result"));
   EXPECT_THAT(error("result.json", "{\"schema_version\": 99}"), HasSubstr("schema_version is 99; this program reads"));
   EXPECT_THAT(config_error([] { read_result("nowhere"); }), HasSubstr("nowhere: there is no such file or folder"));
+}
+
+TEST(ResultFile, Sha256IsWhatSha256sumPrints) {
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256(std::string(1000, 'x')), "44f8354494a5ba03ba1792a8d3e9c534c47a9181980fde7a3f44b06ef2ae7c7f");
+}
+
+TEST(ResultFile, AnyChangeBreaksTheDigestAndNoLayoutDoes) {
+  json j = json::parse(result_text({{"complete", true}, {"world", {{"cpu", "one"}}}}));
+  EXPECT_NO_THROW(check_result(json::parse(j.dump(7))));
+  json another = j;
+  another["world"]["cpu"] = "another";
+  EXPECT_THAT(config_error([&] { check_result(another); }), HasSubstr("it was changed after it was written"));
+  j.erase("digest");
+  EXPECT_THAT(config_error([&] { check_result(j); }), HasSubstr("digest is missing"));
+}
+
+TEST(ResultFile, AnotherVersionIsRefused) {
+  for (const int version : {1, kResultSchemaVersion - 1, kResultSchemaVersion + 1}) {
+    json j{{"schema_version", version}};
+    j["digest"] = json_digest(j);
+    EXPECT_THAT(config_error([&] { check_result(j); }),
+                HasSubstr("schema_version is " + std::to_string(version) + "; this program reads 3"));
+  }
 }
 
 TEST(ResultFile, FoldersWithoutAResultSayWhatTheyAre) {

@@ -130,14 +130,10 @@ def _pairs(result: Record) -> Picture:
 def _devices(result: Record) -> Picture:
     picture = Picture("devices", "What each rank can do", "All ranks at once, in rounds. A rank whose rounds are all low is slow; "
                       "one whose rounds are both high and low throttles, or has other work.")
-    of, beside = result, result.inner("node_rates")
-    lines = [RateLine(name, unit, rows) for rates, key, name, unit, scale in (
-        (of, "device_rates_flops_per_s", "matrix products", "TFLOP/s", 1e-12),
-        (of, "memory_rates_bytes_per_s", "memory", "GB/s", 1e-9),
-        (beside, "host_copy_bytes_per_s", "memory of the host", "GB/s", 1e-9),
-        (beside, "host_to_device_bytes_per_s", "copies from the host", "GB/s", 1e-9),
-        (beside, "device_to_host_bytes_per_s", "copies to the host", "GB/s", 1e-9))
-        for rows in [_matrix(rates, key, scale)] if rows and rows[0]]
+    lines = [RateLine(name, unit, rows) for key, name, unit, scale in (
+        ("device_rates_flops_per_s", "matrix products", "TFLOP/s", 1e-12),
+        ("memory_rates_bytes_per_s", "memory", "GB/s", 1e-9))
+        for rows in [_matrix(result, key, scale)] if rows and rows[0]]
     if not lines:
         return picture.without(_NOT_MEASURED)
     if all(line.name != "memory" for line in lines):

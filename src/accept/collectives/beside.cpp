@@ -37,7 +37,6 @@ using backend::Kernels;
 using backend::RankContext;
 using backend::Stamp;
 
-constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
 
 /// Bytes of A, B and C of a product, in this order.
@@ -224,9 +223,9 @@ class BesideRank {
   /// On rank 0 the median of the rank whose is longest; absent if a rank has none. Collective.
   std::optional<double> of_slowest(const std::vector<double>& mine) {
     double slowest = 0;
-    const double median = mine.empty() ? kNotMeasured : account::median(mine);
-    for (const auto& of_rank : meeting_.gather(context_, std::vector<double>{median})) {
-      if (std::isnan(of_rank.front())) return std::nullopt;
+    const std::vector<double> median = mine.empty() ? mine : std::vector{account::median(mine)};
+    for (const std::vector<double>& of_rank : meeting_.gather(context_, median)) {
+      if (of_rank.empty()) return std::nullopt;
       slowest = std::max(slowest, of_rank.front());
     }
     if (context_.rank != 0) return std::nullopt;
@@ -341,7 +340,7 @@ BesideFile read_beside(const std::string& path) {
     const JsonPart json(content);
     if (json.text("kind", "") != "collectives" || !json.has("beside"))
       json.refuse("collectives measured with --beside");
-    check_result(ResultKind::collectives, content, nullptr);
+    check_result(content);
     BesideFile read;
     read.world = fields<World>().read(json.at("world"));
     std::vector<BesideRow> rows;

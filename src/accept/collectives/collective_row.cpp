@@ -1,10 +1,11 @@
 #include "accept/collectives/collective_row.h"
-#include "config/nearest.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
+
+#include "base/enum_table.h"
 
 namespace fsdpbench::app {
 
@@ -54,14 +55,8 @@ Scatter scatter_of(std::vector<double> times_us) {
 std::string_view to_string(Reduction reduction) { return reduction == Reduction::sum ? "sum" : "avg"; }
 
 std::string_view type_name(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return "float";
-    case DType::bf16: return "bfloat16";
-    case DType::i32: return "int32";
-    case DType::f64: return "double";
-    case DType::u8: return "uint8";
-  }
-  throw std::logic_error("type_name: no such dtype");
+  constexpr EnumNames<DType> kNames{"float", "bfloat16", "int32", "double", "uint8"};
+  return kNames[dtype];
 }
 
 double over_ranks(OverRanks how, const std::vector<double>& values) {

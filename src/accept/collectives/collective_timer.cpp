@@ -1,27 +1,14 @@
 #include "accept/collectives/collective_timer.h"
 
-#include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/error.h"
 
 namespace fsdpbench::app {
 namespace {
 
 constexpr std::string_view kMeetingTopic = "collectives.meeting";
-
-std::string bytes_of(const std::vector<double>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)};
-}
-
-std::vector<double> values_of(const std::string& bytes) {
-  if (bytes.size() % sizeof(double) != 0) throw BackendError("a rank sent something else than measured values");
-  std::vector<double> values(bytes.size() / sizeof(double));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
 
 double us_between(std::int64_t begin_ns, std::int64_t end_ns) { return static_cast<double>(end_ns - begin_ns) * 1e-3; }
 
@@ -40,21 +27,17 @@ std::vector<std::string> RankMeeting::gather(backend::RankContext& context, std:
   return all;
 }
 
-std::vector<std::vector<double>> RankMeeting::gather(backend::RankContext& context, std::vector<double> mine) {
-  std::vector<std::vector<double>> all;
-  for (const std::string& bytes : gather(context, bytes_of(mine))) all.push_back(values_of(bytes));
-  return all;
-}
-
-std::vector<double> RankMeeting::broadcast(backend::RankContext& context, std::vector<double> from_root) {
+std::vector<double> RankMeeting::broadcast(backend::RankContext& context, const std::vector<double>& from_root) {
+  std::string text = message_of(from_root);
   if (session_ != nullptr) {
-    return values_of(launch::broadcast(session_->control(), kMeetingTopic, bytes_of(from_root)));
+    text = launch::broadcast(session_->control(), kMeetingTopic, std::move(text));
+  } else {
+    if (context.rank == 0) slots_.front() = std::move(text);
+    context.world.barrier();
+    text = slots_.front();
+    context.world.barrier();
   }
-  if (context.rank == 0) slots_.front() = bytes_of(from_root);
-  context.world.barrier();
-  std::vector<double> values = values_of(slots_.front());
-  context.world.barrier();
-  return values;
+  return read_messages<std::vector<double>>({text}).front();
 }
 
 using backend::Stamp;

@@ -16,17 +16,15 @@ class RankMeeting {
   /// `session`: null if all ranks are threads of this process; must outlive this.
   RankMeeting(int ranks, launch::Session* session);
 
-  /// Rank 0 gets everybody's values by rank, the others nothing. Collective; blocks the host threads.
-  std::vector<std::vector<double>> gather(backend::RankContext& context, std::vector<double> mine);
-  /// Rank 0 gets everybody's text by rank.
+  /// Rank 0 gets everybody's text by rank, the others nothing. Collective; blocks the host threads.
   std::vector<std::string> gather(backend::RankContext& context, std::string mine);
-  /// Rank 0 gets everybody's value by rank, as its fields are declared.
+  /// Rank 0 gets everybody's value by rank, as its fields are declared. Numbers must be finite.
   template <class T>
   std::vector<T> gather(backend::RankContext& context, const T& mine) {
     return read_messages<T>(gather(context, message_of(mine)));
   }
   /// Everybody gets rank 0's values. Collective.
-  std::vector<double> broadcast(backend::RankContext& context, std::vector<double> from_root);
+  std::vector<double> broadcast(backend::RankContext& context, const std::vector<double>& from_root);
 
  private:
   launch::Session* session_;

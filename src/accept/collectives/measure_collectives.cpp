@@ -4,21 +4,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 
 #include "accept/collectives/collective_buffers.h"
 #include "accept/collectives/collective_timer.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "engine/setup.h"
 #include "hardware/other_work.h"
 #include "launch/addresses.h"
-#include "launch/clock_offset.h"
 #include "record/json_part.h"
 #include "runs/select_backend.h"
 
@@ -76,38 +70,6 @@ class CollectivesRank {
   RankContext& context_;
   const CollectivesListener& listener_;
   CollectiveTimer timer_;
-};
-
-/// Sets an abort when time has passed in which nothing happened.
-class HangWatch {
- public:
-  explicit HangWatch(double timeout_s) : timeout_s_(timeout_s) {
-    if (timeout_s > 0) thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
-  }
-  launch::Abort& abort() { return abort_; }
-  bool expired() const { return expired_; }
-  /// Something has been measured.
-  void alive() { latest_ns_ = now_ns(); }
-
- private:
-  void watch(const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
-    while (!stop.stop_requested()) {
-      if (static_cast<double>(now_ns() - latest_ns_) * 1e-9 > timeout_s_) {
-        expired_ = true;
-        return abort_.set(std::make_exception_ptr(Interrupted()));
-      }
-      changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [] { return false; });
-    }
-  }
-
-  const double timeout_s_;
-  launch::Abort abort_;
-  std::atomic<bool> expired_ = false;
-  std::atomic<std::int64_t> latest_ns_ = now_ns();
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::jthread thread_;  // last: it uses all of the above
 };
 
 backend::BackendOptions backend_options_for(const CollectivesArguments& a, int ranks, launch::Session* session,
@@ -202,38 +164,19 @@ void measure_collectives(const CollectivesArguments& arguments, launch::Session*
   const std::int64_t buffers = CollectiveBuffers::bytes(*arguments.most_bytes);
   const std::int64_t rank_bytes = arguments.beside ? checked_sum(2 * buffers, beside_bytes(arguments)) : buffers;
   check_host_memory(arguments, session == nullptr ? ranks : session->placement().local_ranks, rank_bytes);
-  HangWatch watch(session == nullptr ? arguments.timeout_s : 0);
   backend::BackendOptions options = backend_options_for(arguments, ranks, session, rank_bytes);
-  if (session == nullptr && arguments.timeout_s > 0) options.interrupt = &watch.abort();
-  CollectivesListener watched = listener;
-  watched.row = [&](const CollectiveRow& row) {
-    watch.alive();
-    listener.row(row);
-  };
   const auto backend = select_backend(arguments.backend);
-  const auto run_with = [&](int max_ctas) {
+  for (const int max_ctas : arguments.max_ctas) {
     if (arguments.backend == "cuda") options.set<backend::CudaOptions>().nccl.max_ctas = max_ctas;
     RankMeeting meeting(ranks, session);
     backend->run(options, [&](RankContext& context) {
-      announce_places(context, meeting, watched);
+      announce_places(context, meeting, listener);
       if (arguments.beside) {
-        measure_beside(arguments, max_ctas, context, meeting, [&](const BesideRow& row) {
-          watch.alive();
-          listener.beside(row);
-        });
+        measure_beside(arguments, max_ctas, context, meeting, listener.beside);
       } else {
-        CollectivesRank(arguments, context, meeting, watched).run();
+        CollectivesRank(arguments, context, meeting, listener).run();
       }
     });
-  };
-  try {
-    for (const int max_ctas : arguments.max_ctas) run_with(max_ctas);
-  } catch (const Interrupted&) {
-    if (!watch.expired()) throw;
-    throw BackendError(
-        fmt::format("collectives: no row was finished for {:g} s (--timeout); a rank hangs, or the size is "
-                    "too large for that time",
-                    arguments.timeout_s));
   }
 }
 

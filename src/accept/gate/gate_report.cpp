@@ -138,7 +138,7 @@ const Fields<GatedResult>& side_result_fields() {
 const Fields<std::vector<GatedResult>>& side_fields() {
   using S = std::vector<GatedResult>;
   static const Fields<S> kAll{"GateSide", "The results of one side.", "accept/gate/gated_result.h", {
-    {"kind", [](const S& s) { return s.front().kind; }, "", "`acceptance`, `run`, `sweep` or `collectives`"},
+    {"kind", [](const S& s) { return s.front().kind; }, "", "`acceptance` or `run`"},
     {"machine", [](const S& s) { return s.front().machine.to_json(); }, "", "`name` and `value` of each fact, by `hardware`, `software`, `program`"},
     {"summary", [](const S& s) { return s.front().machine.summary(); }, "", "the machine in short"},
     {"results", as<ListOf<side_result_fields>>(kItself), "", "each by its name"},
@@ -250,7 +250,8 @@ GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, Ot
     r.judgements.push_back(std::move(j));
     return r;
   }
-  std::vector<accept::ResultFigures> before = baseline.figures(), after;
+  std::vector<accept::ResultFigures> before, after;
+  for (const GatedResult& result : baseline.results) before.push_back(result.figures);
   for (const GatedResult& result : r.now) after.push_back(result.figures);
   r.changes = accept::judge_changes(before, after, threshold);
   std::vector<Judgement> changes;
@@ -337,9 +338,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_result_folder(const fs::path& folder) {
-  return path_exists(folder / "result.json") || path_exists(folder / "sweep.json");
-}
+bool is_result_folder(const fs::path& folder) { return path_exists(folder / "result.json"); }
 
 /// By name: each folder that holds a result, and each JSON file.
 std::vector<GatedResult> results_in(const fs::path& folder) {
@@ -362,12 +361,6 @@ std::tuple<bool, std::ptrdiff_t, std::ptrdiff_t> distance(const GatedResult& a, 
 }
 
 }  // namespace
-
-std::vector<accept::ResultFigures> Baseline::figures() const {
-  std::vector<accept::ResultFigures> all;
-  for (const GatedResult& result : results) all.push_back(result.figures);
-  return all;
-}
 
 Baseline find_baseline(const std::string& given, const GatedResult& now) {
   std::error_code error;

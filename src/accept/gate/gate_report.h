@@ -15,8 +15,6 @@ struct Baseline {
   std::string name;
   std::vector<GatedResult> results;   ///< at least one
   std::vector<std::string> left_out;  ///< of the folder, each with the reason
-
-  std::vector<accept::ResultFigures> figures() const;
 };
 
 /// Baseline meant by `given`: a result, whether it was accepted or not; or a folder of results (files, or folders

@@ -10,9 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "accept/stages/acceptance_files.h"
 #include "accept/stages/judgement_files.h"
-#include "account/statistics.h"
 #include "base/enum_table.h"
 #include "base/error.h"
 #include "base/file_lock.h"
@@ -22,7 +20,6 @@
 #include "runs/compare_report.h"
 #include "runs/result_fields.h"
 #include "runs/result_file.h"
-#include "runs/trial_log.h"
 #include "runs/world.h"
 
 namespace fsdpbench::app {
@@ -77,7 +74,9 @@ constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"t
 
 /// A configuration without the keys that change nothing of what is measured, but how often it is, and without faults:
 /// a failure that was rehearsed is gated as one that came by itself. `injected` gets those.
-json without_how_often(json config, std::vector<std::string>& injected) {
+json without_how_often(const JsonPart& part, std::vector<std::string>& injected) {
+  for (const auto& [name, table] : part.members()) (void)table.members();
+  json config = part.value();
   static const json kNone = config::to_json(config::RunConfig{})["inject"];
   const json faults = config.value("inject", json::object());
   for (const auto& [key, value] : faults.items()) {
@@ -96,7 +95,7 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
       {"fabric", j.at("fabric").text()}, {"ranks", j.at("ranks").value()}, {"nodes", j.at("nodes").value()}};
   if (j.has("settings")) {
     json settings = j.at("settings").value();
-    settings["config"] = without_how_often(j.at("settings").at("config").value(), result.injected);
+    settings["config"] = without_how_often(j.at("settings").at("config"), result.injected);
     result.measured["settings"] = std::move(settings);
   }
   if (const std::string verdict = j.at("verdict").text(); verdict != "pass") {
@@ -104,6 +103,9 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
   }
   std::vector<accept::Judgement> judgements;
   JsonType<std::vector<accept::Judgement>>::read(j.at("judgements"), judgements);
+  if (const auto all = to_string(accept::overall(judgements)); j.at("verdict").text() != all) {
+    j.at("verdict").refuse(fmt::format("\"{}\", as the judgements have it", all));
+  }
   for (const accept::Judgement& judgement : judgements) {
     const auto* const known = std::ranges::find(kMeasuredRules, judgement.rule, &MeasuredRule::rule);
     if (known == kMeasuredRules.end() || judgement.value.n == 0) continue;
@@ -134,7 +136,7 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
 }
 
 void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& result) {
-  result.measured = without_how_often(j.at("config").value(), result.injected);
+  result.measured = without_how_often(j.at("config"), result.injected);
   if (std::string why = why_unfinished(file); !why.empty()) {
     result.not_accepted_because = std::move(why);
   } else if (!j.at("complete").flag()) {
@@ -156,80 +158,6 @@ void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& res
     measured.counted = f.field->unit == "B";
     measured.explains = facts.gated == Gated::explains;
     add_figure(std::move(measured), result);
-  }
-}
-
-/// The median step of every trial, by cell; empty if the log is not there. `others_share`: of the busiest of them.
-std::map<std::string, std::vector<double>> trials_of(const fs::path& log, double& others_share) {
-  std::map<std::string, std::vector<double>> by_cell;
-  if (!path_exists(log) || is_no_plain_file(log)) return by_cell;
-  const std::string text = read_input(log, kMostOfALog, "expected the log of a sweep");
-  for (const LoggedTrial& logged : parse_trials(text, log.string()).trials) {
-    if (logged.trial && logged.trial->metrics) {
-      by_cell[logged.cell].push_back(account::median(logged.trial->metrics->steps_ms));
-      others_share = std::max(others_share, disturbing_share(*logged.trial));
-    }
-  }
-  return by_cell;
-}
-
-void read_sweep_result(const JsonPart& j, const fs::path& file, GatedResult& result) {
-  result.measured = {{"sweep", j.at("sweep_hash").value()}};
-  if (!j.has("world")) throw ConfigError("no trial was completed, so there is nothing to compare");
-  if (j.at("mixed_worlds").flag()) result.not_accepted_because = "its trials come from different machines or programs";
-  if (!j.at("complete").flag()) result.not_accepted_because = "the sweep is not complete";
-  const auto trials = trials_of(file.parent_path() / "trials.jsonl", result.figures.others_share);
-  for (const JsonPart& cell : j.at("cells").list()) {
-    const std::string id = cell.at("id").text();
-    if (cell.at("status").text() != "ok" && result.not_accepted_because.empty()) {
-      result.not_accepted_because =
-          fmt::format("cell {} is {}: {}", id, cell.at("status").text(), cell.text("reason", ""));
-    }
-    if (!cell.has("metrics")) continue;
-    if (!cell.at("rated").flag() && result.not_accepted_because.empty()) {
-      result.not_accepted_because = fmt::format("cell {} is not rated: {}", id, cell.text("not_rated_because", ""));
-    }
-    const JsonPart step = cell.at("metrics").at("step_ms");
-    const auto found = trials.find(id);
-    MeasuredFigure f =
-        figure("step time of " + id, "ms", found == trials.end() ? std::vector<double>{} : found->second);
-    f.samples_are_runs = !f.samples.empty();
-    if (f.samples.empty()) {
-      f.value = {step.at("median").number(), step.at("ci_low").number(), step.at("ci_high").number(),
-                 static_cast<int>(step.at("n").whole(1, kMostSamples))};
-    } else if (std::abs(f.value.median / step.at("median").number() - 1) > 1e-9) {
-      throw ConfigError(fmt::format("its step time of {} is {} ms, and that of trials.jsonl beside it {} ms", id,
-                                    step.at("median").number(), f.value.median));
-    }
-    add_figure(std::move(f), result);
-    const std::int64_t peak = cell.at("memory").at("peak_bytes").at("total").size();
-    add_figure(counted("peak memory of " + id, static_cast<double>(peak)), result);
-  }
-}
-
-void read_collectives_result(const JsonPart& j, GatedResult& result) {
-  result.measured = {{"collectives", true}};
-  for (const JsonPart& operation : j.at("operations").list()) {
-    const std::string op = operation.at("name").text();
-    const JsonPart wrong = operation.at("out_of_bounds");
-    const bool checked = !wrong.value().is_null();
-    if (checked && !wrong.at("okay").flag()) {
-      result.not_accepted_because = op + " gave wrong results";
-    } else if (!checked && result.not_accepted_because.empty()) {
-      result.not_accepted_because = op + " was not checked for wrong results (-c 0 without --check-all)";
-    }
-    for (const JsonPart& row : operation.at("results").list()) {
-      for (const char* half : {"out_of_place", "in_place"}) {
-        if (!row.at(half).value().is_object()) continue;
-        std::vector<double> times;
-        for (const JsonPart& us : row.at(half).at("per_iteration").at("times_us").list()) times.push_back(us.number());
-        std::string name = fmt::format("{} of {} B, {}{}", op, row.at("size").size(), row.at("type").text(),
-                                       std::string_view(half) == "in_place" ? ", in place" : "");
-        // Iterations of --check-all are not those of a burst, so neither can be compared with the other.
-        if (row.at(half).at("per_iteration").has("wrong")) name += ", each checked";
-        add_figure(figure(std::move(name), "us", std::move(times)), result);
-      }
-    }
   }
 }
 
@@ -296,18 +224,19 @@ bool changes_by_itself(std::string_view fact) { return fact == "nccl launches" |
 }  // namespace
 
 GatedResult read_gated_result(const std::string& given) {
-  const ResultFile file = read_any_result(given, check_acceptance);
+  const ResultFile file = read_any_result(given);
   check_sum(fs::path(file.path));
   const JsonPart j(file.content);
   GatedResult result;
   result.name = name_of_result(file.path);
   result.kind = to_string(file.kind);
   try {
-    switch (file.kind) {
-      case ResultKind::run: read_run_result(j, file, result); break;
-      case ResultKind::acceptance: read_acceptance_result(j, result); break;
-      case ResultKind::sweep: read_sweep_result(j, file.path, result); break;
-      case ResultKind::collectives: read_collectives_result(j, result); break;
+    if (file.kind == ResultKind::run) {
+      read_run_result(j, file, result);
+    } else if (file.kind == ResultKind::acceptance) {
+      read_acceptance_result(j, result);
+    } else {
+      throw ConfigError(fmt::format("it is a result of {}; expected one of accept, run or simulate", result.kind));
     }
     check_figures(result.figures.figures);
     result.machine = MachinePrint::of_world(j.at("world"));

@@ -55,11 +55,11 @@ struct MachineDifference {
 };
 std::vector<MachineDifference> differences(const MachinePrint& before, const MachinePrint& now);
 
-/// A result as gates compare it: who measured what, whether it was accepted, and its figures. Of `accept`, `run`,
-/// `simulate`, `sweep` and `collectives -J`.
+/// A result as gates compare it: who measured what, whether it was accepted, and its figures. Of `accept`, `run` and
+/// `simulate`.
 struct GatedResult {
   std::string name;                   ///< of its folder, for people
-  std::string kind;                   ///< "acceptance", "run", "sweep", "collectives"
+  std::string kind;                   ///< "acceptance" or "run"
   std::string date;                   ///< as its world has it; empty: simulated
   std::string digest;                 ///< of its file
   MachinePrint machine;               ///< it was measured on
@@ -69,9 +69,8 @@ struct GatedResult {
   accept::ResultFigures figures;
 };
 
-/// Reads the result that a person means by `given`: a file, or a folder with result.json or sweep.json (of a sweep the
-/// trials.jsonl beside it, too, if it is there: with it each trial counts). Throws ConfigError that names the file and
-/// says what is expected, also for a run without a measured step.
+/// Reads the result that a person means by `given`: a file, or a folder with result.json. Throws ConfigError that names
+/// the file and says what is expected, also for a run without a measured step.
 GatedResult read_gated_result(const std::string& given);
 
 }  // namespace fsdpbench::app

@@ -109,12 +109,10 @@ struct Assumed {
   double gpus, processors;
 };
 constexpr Assumed kAssumed[] = {
-    {"gemm", 10, 0.02},          // TFLOP/s of fp32 products
-    {"memory", 500, 5},          // GB/s
-    {"host_memory", 5, 5},       // likewise
-    {"host_to_device", 10, 10},  // likewise
-    {"pair", 10, 0.5},           // likewise
-    {"all_gather", 20, 0.5},     // likewise, of bus bandwidth
+    {"gemm", 10, 0.02},       // TFLOP/s of fp32 products
+    {"memory", 500, 5},       // GB/s
+    {"pair", 10, 0.5},        // likewise
+    {"all_gather", 20, 0.5},  // likewise, of bus bandwidth
     {"reduce_scatter", 20, 0.5},
 };
 
@@ -138,8 +136,6 @@ class Plan {
         rounds * 2 * matrix * matrix * matrix / (rate("gemm") * 1e12));
     add("memory", fmt::format("{} rounds of copies of {}", effort_.device_rounds, format_bytes(effort_.memory_bytes)),
         rounds * 2 * bytes / (rate("memory") * 1e9));
-    add("hosts", processors_ ? "copies in their memory" : "copies in their memory, to and from GPUs, launches",
-        rounds * bytes * (2 / rate("host_memory") + (processors_ ? 0 : 2 / rate("host_to_device"))) * 1e-9);
     const std::vector<accept::Round> pairs = accept::first_rounds(cluster_);
     add(fmt::format("pairs of {}", cluster_.one_node() ? "ranks" : "nodes"),
         fmt::format("{} measurements in {} rounds, and again where one is slow", accept::measurements(pairs),
@@ -249,10 +245,8 @@ namespace {
 /// One acceptance, stage by stage, on rank 0; the others of a job serve it.
 class Acceptance {
  public:
-  Acceptance(const config::Acceptance& wanted, const Topology& topology, const Cell& cell, const Patience& patience,
-             Job* job)
+  Acceptance(const config::Acceptance& wanted, const Cell& cell, const Patience& patience, Job* job)
       : wanted_(wanted),
-        topology_(topology),
         cell_(cell),
         effort_(effort_of(wanted, patience.full)),
         full_(patience.full),
@@ -376,7 +370,7 @@ class Acceptance {
 
   void measure_machine() {
     order(effort_);
-    const AcceptanceLead lead{clock_, topology_,
+    const AcceptanceLead lead{clock_, wanted_.nodes_per_switch,
                               [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }, measured_};
     measure_acceptance(cell_.setup, effort_, session(), &lead);
   }
@@ -473,7 +467,6 @@ class Acceptance {
   }
 
   const config::Acceptance& wanted_;
-  const Topology& topology_;
   const Cell& cell_;
   const AcceptanceEffort effort_;
   const bool full_;
@@ -515,26 +508,9 @@ double about_step_s(const engine::Setup& setup, double bytes_per_s, double flops
   return (bytes_per_s > 0 ? bytes / bytes_per_s : 0) + (flops_per_s > 0 ? flops / flops_per_s : 0);
 }
 
-Topology topology_of(const config::Acceptance& wanted) {
-  Topology topology{.nodes_per_switch = wanted.nodes_per_switch, .switches = {}, .source = wanted.topology};
-  if (!wanted.topology.empty()) {
-    std::ifstream file(wanted.topology);
-    topology.switches.assign(std::istreambuf_iterator<char>(file), {});
-    if (!file || topology.switches.find_first_not_of(" \t\r\n") == std::string::npos) {
-      throw ConfigError(
-          fmt::format("topology = \"{}\" cannot be read; expected a file as Slurm's topology.conf, or what `scontrol "
-                      "show topology` or `kubectl get nodes -o json` prints.",
-                      wanted.topology));
-    }
-  }
-  check_topology(topology);
-  return topology;
-}
-
-Measured measure_stages(const config::Acceptance& wanted, const Topology& topology, const Cell& cell,
-                        const Patience& patience, Job* job, const LostWork& lost,
-                        const std::function<void(const Measured&)>& keep) {
-  Acceptance acceptance(wanted, topology, cell, patience, job);
+Measured measure_stages(const config::Acceptance& wanted, const Cell& cell, const Patience& patience, Job* job,
+                        const LostWork& lost, const std::function<void(const Measured&)>& keep) {
+  Acceptance acceptance(wanted, cell, patience, job);
   acceptance.measure(patience.limit_s, lost, keep);
   return std::move(acceptance).take();
 }

@@ -9,7 +9,6 @@
 
 #include "accept/stages/acceptance_report.h"
 #include "accept/stages/measure_acceptance.h"
-#include "accept/stages/topology.h"
 #include "config/accuracy.h"
 #include "runs/cell.h"
 #include "runs/job_run.h"
@@ -18,9 +17,6 @@
 namespace fsdpbench::app {
 
 inline constexpr const char* kAcceptanceService = "accept";  ///< the command's name
-
-/// Switches as the profile describes them. Throws ConfigError if its file cannot be read.
-Topology topology_of(const config::Acceptance& wanted);
 
 struct Patience {
   bool full = false;    ///< more iterations, so that tails can be rated, and a soak
@@ -40,9 +36,8 @@ using LostWork =
 
 /// All stages, on rank 0; the others of a job (null: there is none) serve it. Stages are rows of one table, in
 /// acceptance.cpp. Throws BackendError if a rank is lost, or its user ends it; then `keep` hears what was measured.
-Measured measure_stages(const config::Acceptance& wanted, const Topology& topology, const Cell& cell,
-                        const Patience& patience, Job* job, const LostWork& lost,
-                        const std::function<void(const Measured&)>& keep);
+Measured measure_stages(const config::Acceptance& wanted, const Cell& cell, const Patience& patience, Job* job,
+                        const LostWork& lost, const std::function<void(const Measured&)>& keep);
 
 /// Seconds of a step, about: its bytes at a rate of collectives, and its products at a rate of devices; 0: not known.
 double about_step_s(const engine::Setup& setup, double bytes_per_s, double flops_per_s);

@@ -128,31 +128,6 @@ std::string ends_of(const AcceptanceFile& file) {
   return file.measured->pairs.empty() ? "" : file.report->cluster.one_node() ? "ranks" : "nodes";
 }
 
-constexpr std::int64_t kLargestCount = 1'000'000'000;  // of ranks, nodes
-
-/// Verdicts that their own evidence contradicts: somebody has changed one of them.
-void check_verdicts(const JsonPart& j, const std::vector<accept::Judgement>& judgements) {
-  for (std::size_t i = 0; i < judgements.size(); ++i) {
-    const accept::Judgement& one = judgements[i];
-    const bool passes_below = one.verdict == accept::Verdict::pass && one.bound && one.value.n > 0 &&
-                              one.rule == "floor" && one.value.low < *one.bound;
-    if (passes_below) {
-      j.at("judgements")
-          .list()[i]
-          .at("verdict")
-          .refuse(fmt::format("no \"pass\", as {} to {} {} is not all above {}", one.value.low, one.value.high,
-                              one.unit, *one.bound));
-    }
-  }
-  if (!j.has("findings")) return;
-  for (const JsonPart& finding : j.at("findings").list()) {
-    if (finding.at("kind").text() == "transient") continue;
-    if (std::ranges::count(judgements, accept::Verdict::fail, &accept::Judgement::verdict) > 0) continue;
-    finding.at("kind").refuse(
-        fmt::format("\"transient\", as no rule failed, or a rule that fails because of {}", finding.at("part").text()));
-  }
-}
-
 }  // namespace
 
 std::string acceptance_table(const AcceptanceReport& r, bool verbose) {
@@ -272,18 +247,6 @@ Fields<launch::ClockOffset> declared() {
 }
 
 template <>
-Fields<NodeRates> declared() {
-  using N = NodeRates;
-  return {"NodeRates", "Rates inside nodes, beside the fabric, all ranks at once; a list that is not there was not measured.", "accept/stages/topology.h", {
-    {"unknown_because", &N::unknown_because, "", "why none of it was measured", if_any},
-    {"host_copy_bytes_per_s", &N::host_copy, "B/s", "copies in memory by processors in each round, by rank; bytes read and written", if_any},
-    {"host_to_device_bytes_per_s", &N::to_device, "B/s", "copies from page-locked memory to GPUs in each round, by rank", if_any},
-    {"device_to_host_bytes_per_s", &N::from_device, "B/s", "copies from GPUs likewise", if_any},
-    {"launch_us", &N::launch_us, "us", "from the launch of a kernel until the host knows its end, in each round, by rank", if_any},
-  }};
-}
-
-template <>
 Fields<accept::LatenessReport> declared() {
   using L = accept::LatenessReport;
   return {"LatenessReport", "Split of the time in collectives: waiting for a late rank, or moving bytes.", "accept/finding.h", {
@@ -337,7 +300,7 @@ const Fields<AcceptanceFile>& acceptance_fields() {
     {"meanwhile", via(&A::report, &R::meanwhile), "", "when a rank was lost: what NCCL's RAS said of the job", if_any},
     {"device_rates_flops_per_s", via(&A::measured, &M::device_rates), "FLOP/s", "rates of computation in each round, by rank"},
     {"memory_rates_bytes_per_s", via(&A::measured, &M::memory_rates), "B/s", "rates of memory in each round, by rank; bytes read and written"},
-    {"node_rates", via(&A::measured, &M::node), "", "memory of hosts, copies to and from GPUs, launches of kernels"},
+    {"launch_us", via(&A::measured, &M::launch_us), "us", "from the launch of a kernel until the host knows its end, in each round, by rank", if_any},
     {"pairs", {"Pairs", "Bandwidth between pairs of ranks or nodes.", "accept/blame_links.h", {
       {"one_way_gb_per_s", via(&A::measured, &M::links, &accept::LinkReport::one_way), "GB/s", "rates of all pairs"},
       {"rounds", via(&A::measured, &M::links, &accept::LinkReport::rounds), "", "number of rounds, those of the confirmation included"},
@@ -374,33 +337,5 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
 }
 
 const ObjectFacts& acceptance_file_facts() { return acceptance_fields().facts(); }
-
-void check_acceptance(const JsonPart& j) {
-  // Fields whose value is a rate or a time.
-  constexpr std::array<std::string_view, 4> kPositive{"floor", "ceiling", "tail", "slow-down"};
-  (void)j.at("world").members();
-  (void)j.at("fabric").text();
-  (void)j.at("ranks").whole(1, kLargestCount);
-  (void)j.at("nodes").whole(1, kLargestCount);
-  std::vector<accept::Judgement> judgements;
-  JsonType<std::vector<accept::Judgement>>::read(j.at("judgements"), judgements);
-  for (std::size_t i = 0; i < judgements.size(); ++i) {
-    if (judgements[i].value.n == 0 || std::ranges::find(kPositive, judgements[i].rule) == kPositive.end()) continue;
-    check_positive(j.at("judgements").list()[i].at("value").at("ci_low"));
-  }
-  check_verdicts(j, judgements);
-  accept::Verdict verdict{};
-  JsonType<accept::Verdict>::read(j.at("verdict"), verdict);
-  if (const accept::Verdict all = accept::overall(judgements); verdict != all) {
-    j.at("verdict").refuse(fmt::format("\"{}\", as the judgements have it", to_string(all)));
-  }
-  if (!j.has("arms")) return;  // it was stopped before
-  std::vector<accept::ArmRound> rounds;
-  JsonType<std::vector<accept::ArmRound>>::read(j.at("arms").at("rounds"), rounds);
-  if (!rounds.empty() && rounds.size() < kFewestArmRounds) {
-    j.at("arms").at("rounds").refuse(
-        fmt::format("no round, or {} and more, of which there is an interval", kFewestArmRounds));
-  }
-}
 
 }  // namespace fsdpbench::app

@@ -5,16 +5,12 @@
 
 #include "accept/stages/acceptance_report.h"
 #include "record/json_fields.h"
-#include "record/json_part.h"
 #include "runs/world.h"
 
 namespace fsdpbench::app {
 
 /// Fewer rounds of a step's arms have no interval: `accept` measures none then.
 inline constexpr int kFewestArmRounds = 6;
-
-/// Checks the result of an acceptance beyond its fields, and its values. Throws as check_result().
-void check_acceptance(const JsonPart& j);
 
 /// A report in the forms that people and programs read: one screen, what failed first, and what was
 /// not rated only if `verbose`; a page (Markdown); for continuous integration

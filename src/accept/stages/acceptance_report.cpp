@@ -15,7 +15,6 @@
 #include "accept/regression.h"
 #include "accept/stages/gpu_watch.h"
 #include "accept/stages/judgement_files.h"
-#include "accept/stages/topology.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "hardware/other_work.h"
@@ -132,7 +131,41 @@ void judge_devices(Judging& judging) {
   compare_devices(judging, m.memory_rates, "copies in its memory");
 }
 
-void judge_nodes(Judging& judging) { judging.add(judge_node_rates(judging.wanted, judging.m.node, judging.m.hosts)); }
+/// Each rank by itself, because one bad host of sixty is no matter for their median: those that do not pass are named;
+/// if none passes, or all do, one judgement is of all.
+void judge_launches(Judging& judging) {
+  const AcceptanceMeasurements& m = judging.m;
+  constexpr const char* kFigure = "launch and end of a kernel";
+  const std::optional<accept::Reference> reference = judging.reference("launch");
+  if (m.launch_us.empty()) {
+    if (reference)
+      judging.add("latency", kFigure, Verdict::inconclusive, "no launch of a kernel on a GPU was measured");
+    return;
+  }
+  const auto judged = [&](std::vector<double> us) {
+    Judgement j = accept::judge_latency(kFigure, "us", std::move(us), reference, judging.wanted.tolerance_pct / 100);
+    j.on_host = true;
+    return j;
+  };
+  std::vector<double> all;
+  std::vector<Judgement> bad;
+  for (std::size_t rank = 0; rank < m.hosts.size(); ++rank) {
+    std::vector<double> us;
+    for (const std::vector<double>& round : m.launch_us) us.push_back(round.at(rank));
+    all.insert(all.end(), us.begin(), us.end());
+    Judgement j = judged(std::move(us));
+    if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
+    j.part = fmt::format("rank {} on {}", rank, m.hosts[rank]);
+    j.sentence = fmt::format("{}: {}", j.part, j.sentence);
+    j.ranks = {static_cast<int>(rank)};
+    bad.push_back(std::move(j));
+  }
+  Judgement whole = judged(std::move(all));
+  if (bad.empty() || (whole.verdict == Verdict::fail && bad.size() > 1 && bad.size() == m.hosts.size())) {
+    bad = {std::move(whole)};
+  }
+  judging.add(std::move(bad));
+}
 
 void judge_pairs(Judging& judging) {
   const AcceptanceMeasurements& m = judging.m;
@@ -374,7 +407,7 @@ const std::vector<Judges>& all_judges() {
   static const std::vector<Judges> kAll{
       {[](Judging& j) { j.add(judge_gpus(j.m.gpus, j.m.hosts)); }, {}},
       {judge_devices, {"matrix products", "copies in memory of all"}},
-      {judge_nodes, {"copies in memory of hosts", "copies to", "copies from", "launches"}},
+      {judge_launches, {"launches"}},
       {judge_pairs, {"pairs of"}},
       {judge_ladder, {"all_gather of", "reduce_scatter of"}},
       {judge_shapes, {}},

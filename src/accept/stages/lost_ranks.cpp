@@ -34,27 +34,6 @@ AcceptanceReport failed(const config::Acceptance& wanted, int ranks, const std::
   return report;
 }
 
-using accept::Element;
-
-/// The ranks of a part, as far as it is one of nodes.
-std::vector<int> ranks_of_part(const Element& element, const accept::Cluster& cluster) {
-  const int each = cluster.gpus_per_node;
-  const auto first_of = [&](int end) { return cluster.one_node() ? end : end * each; };
-  switch (element.kind) {
-    case Element::Kind::gpu: return {element.index};
-    case Element::Kind::node:
-    case Element::Kind::nic: return {element.index * each};
-    case Element::Kind::link: return {first_of(element.index), first_of(element.other)};
-    case Element::Kind::uplink:
-    case Element::Kind::switch_:
-    case Element::Kind::leaf_rail:
-    case Element::Kind::rail:
-    case Element::Kind::spine:
-    case Element::Kind::fleet: break;
-  }
-  return {};
-}
-
 std::vector<std::string> each_once(const std::vector<std::string>& hosts) {
   std::vector<std::string> once;
   std::set<std::string> seen;
@@ -157,8 +136,9 @@ NodeLists node_lists(const AcceptanceReport& report) {
   if (all.size() == 1) return {{}, all};
   std::set<int> ranks;
   for (const accept::Finding& finding : report.findings) {
-    if (!finding.accuses()) continue;
-    for (const int rank : ranks_of_part(finding.element, report.cluster)) ranks.insert(rank);
+    const bool of_nodes = finding.element.kind <= accept::Element::Kind::link;  // else of what is between them
+    if (!finding.accuses() || !of_nodes) continue;
+    for (const int rank : accept::ranks_of_part(finding.element, report.cluster)) ranks.insert(rank);
   }
   for (const accept::Judgement& judgement : report.judgements) {
     if (judgement.verdict == Verdict::fail) ranks.insert(judgement.ranks.begin(), judgement.ranks.end());

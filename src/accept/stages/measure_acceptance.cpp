@@ -10,12 +10,12 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <thread>
 
 #include "accept/collectives/collective_timer.h"
 #include "accept/stages/measure_devices.h"
-#include "accept/stages/topology.h"
 #include "account/statistics.h"
 #include "backend/kernels.h"
 #include "base/bytes.h"
@@ -288,7 +288,7 @@ class AcceptanceRank {
         cluster_.adapters.push_back(f.adapter);
       }
       if (!cluster_.one_node()) {
-        m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves, cluster_);
+        m.topology = tell_switches(lead_ == nullptr ? 0 : lead_->nodes_per_switch, leaves, cluster_);
       }
     }
     m.cluster = cluster_;
@@ -299,11 +299,7 @@ class AcceptanceRank {
 
   /// Measures the rates of single ranks and nodes beside the fabric. A stage is a row.
   void measure_in_rounds(AcceptanceMeasurements& m) {
-    constexpr std::int64_t kMostHostBytes = std::int64_t{256} << 20;  // no cache has so much
-    const std::int64_t bytes = effort_.memory_bytes, host_bytes = std::min(bytes, kMostHostBytes);
     m.computes = context_.device.computes();
-    if (!m.computes) m.node.unknown_because = "computation is emulated: memory of hosts is not asked for";
-    m.node.has_gpus = m.computes && setup_.config.device.backend == config::BackendKind::cuda;
     const auto of_all = [this](const char* what) {
       return fmt::format("{} of all {} ranks", what, context_.world.size());
     };
@@ -316,11 +312,8 @@ class AcceptanceRank {
     // clang-format off
     const Row rows[] = {
         {of_all("matrix products"), true, m.device_rates, [&](const Rounds& r) { return measure_products(effort_.matrix, r); }},
-        {of_all("copies in memory"), m.computes, m.memory_rates, [&](const Rounds& r) { return measure_memory(bytes, r); }},
-        {"copies in memory of hosts", m.computes, m.node.host_copy, [&](const Rounds& r) { return measure_host_copies(host_bytes, r); }},
-        {"copies to GPUs", m.node.has_gpus, m.node.to_device, [&](const Rounds& r) { return measure_copies_to_device(host_bytes, r); }},
-        {"copies from GPUs", m.node.has_gpus, m.node.from_device, [&](const Rounds& r) { return measure_copies_from_device(host_bytes, r); }},
-        {"launches of kernels", m.node.has_gpus, m.node.launch_us, measure_launches},
+        {of_all("copies in memory"), m.computes, m.memory_rates, [&](const Rounds& r) { return measure_memory(effort_.memory_bytes, r); }},
+        {"launches of kernels", m.computes && !m.on_processors, m.launch_us, measure_launches},
     };
     // clang-format on
     for (const Row& row : rows) {
@@ -540,6 +533,35 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   if (full) effort.iterations = 200;
   if (full) effort.arm_rounds = 30;
   return effort;
+}
+
+std::string leaf_of_address(const std::string& address, const std::string& pattern) {
+  std::istringstream names(address), kinds(pattern);
+  std::string leaf;
+  for (std::string name, kind; std::getline(names, name, '.') && std::getline(kinds, kind, '.');) {
+    if (kind == "switch") leaf = name;
+  }
+  return leaf;
+}
+
+std::string tell_switches(int nodes_per_switch, const std::vector<std::string>& leaves, accept::Cluster& cluster) {
+  if (nodes_per_switch > 0) {
+    cluster.nodes_per_switch = nodes_per_switch;
+    return fmt::format("the profile: {} nodes on each, in the order of their ranks", nodes_per_switch);
+  }
+  std::map<std::string, int> number;
+  std::vector<int> switch_of;
+  for (int node = 0; node < cluster.nodes; ++node) {
+    const std::size_t rank = node * cluster.gpus_per_node;
+    if (rank >= leaves.size() || leaves[rank].empty()) {
+      return "nobody told of switches: groups of nodes are inferred where pairs show them";
+    }
+    switch_of.push_back(number.try_emplace(leaves[rank], static_cast<int>(number.size())).first->second);
+  }
+  cluster.switch_of = std::move(switch_of);
+  cluster.switches.resize(number.size());
+  for (const auto& [name, index] : number) cluster.switches[index] = name;
+  return fmt::format("Slurm (SLURM_TOPOLOGY_ADDR): {} switches", cluster.switches.size());
 }
 
 std::vector<Message> ladder_of(const engine::Setup& setup) {

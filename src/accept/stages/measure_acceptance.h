@@ -14,7 +14,6 @@
 #include "accept/stages/measure_devices.h"
 #include "accept/stages/stage_clock.h"
 #include "accept/stages/step_arms.h"
-#include "accept/stages/topology.h"
 #include "config/accuracy.h"
 #include "engine/setup.h"
 #include "launch/clock_offset.h"
@@ -62,7 +61,7 @@ struct AcceptanceMeasurements {
   bool computes = true;                         ///< false: computation is emulated
   accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
   accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]
-  NodeRates node;                               ///< memory of hosts, PCIe, launches
+  accept::DeviceRounds launch_us;               ///< of kernels by hosts, [round][rank]; none without GPUs
   accept::LinkReport links;                     ///< GB/s
   std::vector<std::vector<double>> pairs;       ///< [from][to] of the ends, GB/s one way; 0: not measured
   bool on_processors = false;                   ///< ranks compute on these, not on GPUs
@@ -83,10 +82,18 @@ struct AcceptanceMeasurements {
 /// that fits no alignment; gathered and reduced, each once.
 std::vector<Message> ladder_of(const engine::Setup& setup);
 
+/// The leaf switch of a task, of Slurm's SLURM_TOPOLOGY_ADDR ("s0.s4.node12") and SLURM_TOPOLOGY_ADDR_PATTERN
+/// ("switch.switch.node"); empty: they name none.
+std::string leaf_of_address(const std::string& address, const std::string& pattern);
+
+/// Sets the switches of `cluster`: by the profile's `nodes_per_switch` (0: it does not tell), else by `leaves`, the
+/// leaf of each rank as Slurm told its task. Says in a sentence who told of them, or why they are not known.
+std::string tell_switches(int nodes_per_switch, const std::vector<std::string>& leaves, accept::Cluster& cluster);
+
 /// Decisions that rank 0 takes for all.
 struct AcceptanceLead {
   StageClock& clock;
-  Topology topology;
+  int nodes_per_switch;  ///< as the profile tells; 0: it does not
   /// Asked once it is known who the ranks are: why nothing else is to be measured; empty: it is.
   std::function<std::string(const AcceptanceMeasurements&)> why_stop;
   AcceptanceMeasurements& measured;  ///< what all have measured so far, also where an error ends it

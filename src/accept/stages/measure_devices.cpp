@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -60,13 +59,6 @@ accept::DeviceRounds measure_op(const char* name, const std::function<void(Kerne
     return median > 0 ? amount / median : 0;
   };
   return measure_rounds(one, rounds);
-}
-
-/// Page-locked memory of the host with something in it.
-std::byte* filled_host_buffer(backend::Device& device, std::int64_t bytes) {
-  std::byte* const host = device.host_buffer(bytes);
-  std::memset(host, 1, bytes);
-  return host;
 }
 
 using backend::Collective;
@@ -182,33 +174,6 @@ accept::DeviceRounds measure_memory(std::int64_t bytes, const Rounds& rounds) {
     kernels.cast({blocks[0], DType::f32}, {blocks[1], DType::f32}, bytes / size_of(DType::f32), 1);
   };
   return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds);
-}
-
-accept::DeviceRounds measure_host_copies(std::int64_t bytes, const Rounds& rounds) {
-  const std::vector<std::byte> source(bytes, std::byte{1});
-  std::vector<std::byte> target(bytes);
-  const auto one = [&] {
-    const std::int64_t began_ns = now_ns();
-    std::memcpy(target.data(), source.data(), bytes);
-    const auto took_ns = static_cast<double>(std::max<std::int64_t>(1, now_ns() - began_ns));
-    // Read, so that no compiler leaves the copy out.
-    return target.back() == std::byte{1} ? 2 * static_cast<double>(bytes) / took_ns * 1e9 : 0;
-  };
-  return measure_rounds(one, rounds);
-}
-
-accept::DeviceRounds measure_copies_to_device(std::int64_t bytes, const Rounds& rounds) {
-  std::byte* const host = filled_host_buffer(rounds.context.device, bytes);
-  const Blocks<1> blocks(rounds.context, bytes);
-  const auto upload = [&](Kernels& kernels) { kernels.upload(host, blocks[0], bytes); };
-  return measure_op("upload", upload, static_cast<double>(bytes), rounds);
-}
-
-accept::DeviceRounds measure_copies_from_device(std::int64_t bytes, const Rounds& rounds) {
-  std::byte* const host = filled_host_buffer(rounds.context.device, bytes);
-  const Blocks<1> blocks(rounds.context, bytes);
-  const auto download = [&](Kernels& kernels) { kernels.download(blocks[0], host, bytes); };
-  return measure_op("download", download, static_cast<double>(bytes), rounds);
 }
 
 accept::DeviceRounds measure_launches(const Rounds& rounds) {

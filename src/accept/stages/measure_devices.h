@@ -69,14 +69,6 @@ accept::DeviceRounds measure_products(int rows, const Rounds& rounds);
 /// not compute nothing is measured.
 accept::DeviceRounds measure_memory(std::int64_t bytes, const Rounds& rounds);
 
-/// Bytes a second, read and written by the processors, of copies of `bytes` of a host's memory to other memory of it,
-/// on the ranks' host threads. Takes twice as much.
-accept::DeviceRounds measure_host_copies(std::int64_t bytes, const Rounds& rounds);
-
-/// Bytes a second between page-locked memory of the host and the device, one way; takes `bytes` of both.
-accept::DeviceRounds measure_copies_to_device(std::int64_t bytes, const Rounds& rounds);
-accept::DeviceRounds measure_copies_from_device(std::int64_t bytes, const Rounds& rounds);
-
 /// Microseconds from the host's launch of a kernel that has next to nothing to do until the host knows that it is done,
 /// on an idle device: the median of a round's launches.
 accept::DeviceRounds measure_launches(const Rounds& rounds);

@@ -86,16 +86,8 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
                         const config::RunConfig& config, const std::string& stem, int ranks) {
   constexpr double kBackstop_s = 30;  // rank 0 ends the job itself at its limit, and can say more
   const std::filesystem::path folder = ResultFolder(stem, arguments.out, arguments.old()).path();
-  std::vector<std::string> words{"accept", arguments.profile};
-  for (const std::string& text : arguments.overrides) words.insert(words.end(), {"--set", text});
-  words.insert(words.end(), {"--budget", fmt::format("{}s", arguments.budget_s()), "--limit",
-                             fmt::format("{}s", arguments.limit_s()), "--out", folder.string()});
-  if (arguments.full) words.emplace_back("--full");
-  if (!arguments.ras.empty()) words.insert(words.end(), {"--ras", arguments.ras});
-  if (arguments.least_rated_pct) words.insert(words.end(), {"--least-rated", fmt::format("{}", wanted.rated_pct)});
-  if (arguments.overwrite) words.emplace_back("--overwrite");
-  if (console().quiet()) words.emplace_back("--quiet");
-  if (console().verbose()) words.emplace_back("--verbose");
+  std::vector<std::string> words(call.command_line.begin() + 1, call.command_line.end());
+  words.insert(words.end(), {"--out", folder.string()});
   keep_what_is_done(true);
   const double limit_s = arguments.limit_s() + kBackstop_s;
   const auto ends = launch::start_ranks(words, ranks, {.limit_s = limit_s}, interrupt_requested);
@@ -165,7 +157,6 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     config.mesh.ranks = ranks;
   }
   const Cell cell = open_cell(config, local_ranks(job));
-  const Topology topology = topology_of(wanted);
   const ResultFolder folder(stem, arguments.out, arguments.old());
   const std::string ras = ras_of(arguments.ras, on_processors(config));
   const auto lost_it = [&](const std::vector<std::string>& nodes, int rank, const std::string& why, bool hangs) {
@@ -188,8 +179,8 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     console().info(fmt::format("written to {}", folder.path().string()));
     return report.exit_code();
   };
-  const Measured all = measure_stages(wanted, topology, cell, patience, job, lost_it,
-                                      [&](const Measured& so_far) { write(so_far, nullptr); });
+  const Measured all =
+      measure_stages(wanted, cell, patience, job, lost_it, [&](const Measured& so_far) { write(so_far, nullptr); });
   if (job != nullptr) job->watch().doing("judging and writing results");
   return write(all, job == nullptr ? nullptr : &job->session());
 }
@@ -201,7 +192,7 @@ each, one per GPU. It measures, in this order:
   rendezvous   whether as many ranks came as the profile expects
   devices      matrix products on all ranks at once, in 15 rounds: finds a slow rank
   GPUs         clocks, throttling, errors and PCIe lanes meanwhile
-  hosts        memory, copies to and from GPUs, and launches, all hosts at once
+  launches     of kernels until the host knows their end, on all GPUs at once
   pairs        both directions, everybody with everybody up to 64 ends: finds a slow NIC, link or switch
   collectives  all-gather and reduce-scatter of the sizes of the run's units, every element checked
   scales       the same in groups of 2, 4, … all ranks, and shard groups beside replicate groups
@@ -249,7 +240,8 @@ Command accept_command() {
     const double least = accept_it->least_rated_pct.value_or(0);
     if (!(least >= 0 && least <= 100)) throw ConfigError(fmt::format("--least-rated {}: expected 0 to 100.", least));
   };
-  command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>");
+  command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>").last_counts =
+      true;  // the ranks that it starts are told another one
   command.runs_ranks = true;
   command.body = [accept_it](const Call& call) { return accept_machine(*accept_it, call); };
   command.serve = serve_acceptance;

@@ -43,9 +43,10 @@ Option& Command::cluster(std::vector<std::string>& overrides) {
   return option("-c,--cluster", append, "NAME", "The same as --set simulate.cluster=NAME");
 }
 
-void Command::out(std::string& out, bool& overwrite_it, std::string meaning) {
-  option("-o,--out", &out, "DIR", std::move(meaning));
+Option& Command::out(std::string& out, bool& overwrite_it, std::string meaning) {
+  Option& added = option("-o,--out", &out, "DIR", std::move(meaning));
   overwrite(overwrite_it);
+  return added;
 }
 
 void Command::overwrite(bool& overwrite, std::string meaning) { flag("--overwrite", overwrite, std::move(meaning)); }

@@ -91,7 +91,7 @@ struct Command {
   Option& ranks(std::vector<std::string>& overrides, std::string meaning = "The same as --set mesh.ranks=N");
   Option& cluster(std::vector<std::string>& overrides);
   /// --out DIR and --overwrite.
-  void out(std::string& out, bool& overwrite, std::string meaning);
+  Option& out(std::string& out, bool& overwrite, std::string meaning);
   void overwrite(bool& overwrite, std::string meaning = "Replace the result that DIR holds; otherwise it is refused");
 };
 

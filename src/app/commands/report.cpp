@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "accept/stages/acceptance_files.h"
 #include "app/commands/command.h"
 #include "app/report_page.h"
 #include "base/error.h"
@@ -33,7 +32,7 @@ void check_folder(const std::string& folder, bool of_run) {
   }
   const auto holds = [&](const char* name) { return path_exists(path / name); };
   if (holds("result.json") || holds("sweep.json")) {
-    read_any_result(folder, check_acceptance);
+    read_any_result(folder);
     return;
   }
   if (holds("compare.json") || holds("tune.json") || holds("gate.json") || holds("explain.json")) {

@@ -68,13 +68,13 @@ class Reader {
           continue;
         }
         for (const auto& [within, setting] : in_order(table_of(file_, *value))) {
-          presets.back().settings.emplace_back(fmt::format("{}.{}", key, within), value_of(*setting));
+          presets.back().settings.emplace_back(fmt::format("{}.{}", key, within), setting_of(*setting));
         }
       }
     }
   }
 
-  decltype(Setting::second) value_of(const toml::node& node) {
+  decltype(Setting::second) setting_of(const toml::node& node) {
     if (node.is_boolean()) return node.as_boolean()->get();
     if (node.is_integer()) return node.as_integer()->get();
     if (node.is_floating_point()) return node.as_floating_point()->get();

@@ -46,7 +46,6 @@ inline AcceptanceMeasurements measured(std::vector<accept::Fault> faults) {
   timing.scatter = scatter_of(timing.iterations_us);
   row.out_of_place = row.in_place = timing;  // 29.4 GB/s of bus bandwidth
   m.memory_rates = m.device_rates;
-  m.node.host_copy = m.device_rates;
   m.transports.assign(8, "P2P/CUMEM (8 connections), NET/IB/0/GDRDMA (2 connections)");
   m.ready_s.assign(8, 0.25);
   for (const accept::Scale& scale : accept::scales_of(m.cluster)) {

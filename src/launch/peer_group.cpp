@@ -1,4 +1,4 @@
-#include "launch/tcp_peer_group.h"
+#include "launch/peer_group.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -36,7 +36,7 @@ bool Directory::one_host() const {
 }
 
 /// One message on its way: eight bytes that say its size, then the message.
-struct TcpPeerGroup::Flow {
+struct PeerGroup::Flow {
   int peer = 0;
   bool sends = false;
   std::uint64_t size = 0;  ///< sent, or as the sender says
@@ -47,21 +47,21 @@ struct TcpPeerGroup::Flow {
   bool finished() const { return done == sizeof size + expected; }
 };
 
-Socket TcpPeerGroup::open_listener(const Directory& directory) {
+Socket PeerGroup::open_listener(const Directory& directory) {
   std::string error;
   Socket listener = listen_at(directory.one_host() ? "127.0.0.1" : directory.own_address, 0, error);
   if (!listener) throw BackendError(fmt::format("cannot listen for the other processes: {}", error));
   return listener;
 }
 
-TcpPeerGroup::TcpPeerGroup(const Directory& directory, std::string id, int rank, std::vector<Seat> seats,
-                           Socket listener, const std::function<bool()>& stopped)
+PeerGroup::PeerGroup(const Directory& directory, std::string id, int rank, std::vector<Seat> seats, Socket listener,
+                     const std::function<bool()>& stopped)
     : directory_(directory), id_(std::move(id)), rank_(rank), seats_(std::move(seats)), sockets_(seats_.size()) {
   connect_to_lower(stopped);
   accept_higher(std::move(listener), stopped);
 }
 
-void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
+void PeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
   for (int peer = 0; peer < rank_; ++peer) {
     const Seat& seat = seats_[peer];
     const std::string& address = directory_.address(seat.job_rank);
@@ -75,7 +75,7 @@ void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
   }
 }
 
-void TcpPeerGroup::accept_higher(Socket listener, const std::function<bool()>& stopped) {
+void PeerGroup::accept_higher(Socket listener, const std::function<bool()>& stopped) {
   Door door(std::move(listener), directory_.token, door_of(rank_));
   const Deadline deadline = deadline_in(kPeersConnectSeconds);
   const auto missing = [this] {
@@ -94,10 +94,10 @@ void TcpPeerGroup::accept_higher(Socket listener, const std::function<bool()>& s
   }
 }
 
-std::string TcpPeerGroup::door_of(int peer) const { return fmt::format("{} of {}", peer, id_); }
+std::string PeerGroup::door_of(int peer) const { return fmt::format("{} of {}", peer, id_); }
 
-void TcpPeerGroup::exchange(std::span<const Send> sends, std::span<const Receive> receives,
-                            const std::function<bool()>& stopped) {
+void PeerGroup::exchange(std::span<const Send> sends, std::span<const Receive> receives,
+                         const std::function<bool()>& stopped) {
   std::vector<Flow> flows;
   flows.reserve(sends.size() + receives.size());
   // A send's bytes are only read; one kind of flow serves both directions.
@@ -126,7 +126,7 @@ void TcpPeerGroup::exchange(std::span<const Send> sends, std::span<const Receive
   }
 }
 
-std::unique_ptr<PeerGroup> TcpPeerGroup::split(int color, int key, const std::function<bool()>& stopped) {
+std::unique_ptr<PeerGroup> PeerGroup::split(int color, int key, const std::function<bool()>& stopped) {
   Socket listener = open_listener(directory_);
   std::vector<Ballot> ballots(sockets_.size());
   const std::size_t here = rank_;
@@ -151,18 +151,17 @@ std::unique_ptr<PeerGroup> TcpPeerGroup::split(int color, int key, const std::fu
   }
   const auto rank = static_cast<int>(std::ranges::find(members, here) - members.begin());
   std::string id = fmt::format("{}/{}:{}", id_, splits_++, color);
-  return std::make_unique<TcpPeerGroup>(directory_, std::move(id), rank, std::move(seats), std::move(listener),
-                                        stopped);
+  return std::make_unique<PeerGroup>(directory_, std::move(id), rank, std::move(seats), std::move(listener), stopped);
 }
 
-Socket& TcpPeerGroup::socket_of(int peer) {
+Socket& PeerGroup::socket_of(int peer) {
   if (peer < 0 || peer >= size() || peer == rank_) {
     throw BackendError(fmt::format("rank {} of a group of {} cannot exchange bytes with rank {}", rank_, size(), peer));
   }
   return sockets_[peer];
 }
 
-Socket::Moved TcpPeerGroup::move(Flow& flow) {
+Socket::Moved PeerGroup::move(Flow& flow) {
   Socket& socket = socket_of(flow.peer);
   constexpr std::size_t kHead = sizeof flow.size;
   const bool head = flow.done < kHead;
@@ -177,12 +176,12 @@ Socket::Moved TcpPeerGroup::move(Flow& flow) {
   return step;
 }
 
-std::string TcpPeerGroup::who(int peer) const {
+std::string PeerGroup::who(int peer) const {
   const int job_rank = seats_[peer].job_rank;
   return describe(job_rank, directory_.members[job_rank]);
 }
 
-void TcpPeerGroup::lost(int peer, const std::string& error, const std::function<bool()>& stopped) const {
+void PeerGroup::lost(int peer, const std::string& error, const std::function<bool()>& stopped) const {
   // The control channel knows why, or will in a moment.
   const Deadline deadline = deadline_in(kNewsSeconds);
   while (std::chrono::steady_clock::now() < deadline) {
@@ -193,7 +192,7 @@ void TcpPeerGroup::lost(int peer, const std::string& error, const std::function<
       fmt::format("{} lost its connection to {}{}{}", who(rank_), who(peer), error.empty() ? "" : ": ", error));
 }
 
-void TcpPeerGroup::throw_if(const std::function<bool()>& stopped) const {
+void PeerGroup::throw_if(const std::function<bool()>& stopped) const {
   const std::optional<JobFailure> failure = directory_.control->failure();
   if (failure) throw Stopped(failure->message);
   if (stopped && stopped()) throw Stopped(fmt::format("{} was stopped", who(rank_)));

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "launch/control_channel.h"
 #include "launch/handshake.h"
-#include "launch/session.h"
 #include "launch/socket.h"
 
 namespace fsdpbench::launch {
@@ -23,9 +26,18 @@ struct Directory {
   bool one_host() const;
 };
 
-/// A peer group with one TCP connection between any two members.
-class TcpPeerGroup final : public PeerGroup {
+/// Bytes between the processes of one group, by one TCP connection between any two: what a communicator between
+/// processes is built of. One thread at a time calls it, and all members make the same calls in the same order.
+class PeerGroup {
  public:
+  struct Send {
+    int to = 0;  ///< rank in the group, not this one
+    std::span<const std::byte> bytes;
+  };
+  struct Receive {
+    int from = 0;
+    std::span<std::byte> bytes;
+  };
   /// One member's answer to "who are you, and where do you listen".
   struct Seat {
     int job_rank = 0;
@@ -36,14 +48,20 @@ class TcpPeerGroup final : public PeerGroup {
   static Socket open_listener(const Directory& directory);
   /// Connects all members, `seats` by rank in the group. `id` is the same for all members and for no other group.
   /// Collective. Throws Stopped when `stopped` says so, BackendError if a member cannot be reached within a minute.
-  TcpPeerGroup(const Directory& directory, std::string id, int rank, std::vector<Seat> seats, Socket listener,
-               const std::function<bool()>& stopped);
+  PeerGroup(const Directory& directory, std::string id, int rank, std::vector<Seat> seats, Socket listener,
+            const std::function<bool()>& stopped);
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(seats_.size()); }
-  void exchange(std::span<const Send> sends, std::span<const Receive> receives,
-                const std::function<bool()>& stopped) override;
-  std::unique_ptr<PeerGroup> split(int color, int key, const std::function<bool()>& stopped) override;
+  int rank() const { return rank_; }  ///< in the group
+  /// Members, this one included.
+  int size() const { return static_cast<int>(seats_.size()); }
+
+  /// Moves all of it at once, at most one message each way between any two members; returns when every buffer is the
+  /// caller's again. Sizes of a pair must match. Asks `stopped` at least every 10 ms: if true, throws Stopped, and
+  /// the group is of no use any more. Throws BackendError that names the peer if a connection breaks.
+  void exchange(std::span<const Send> sends, std::span<const Receive> receives, const std::function<bool()>& stopped);
+
+  /// Collective: members with equal `color` form a new group, ordered by `key`, then by rank.
+  std::unique_ptr<PeerGroup> split(int color, int key, const std::function<bool()>& stopped);
 
  private:
   struct Flow;
