@@ -36,7 +36,7 @@ bench: check-benches  ## the speed programs, with the ratios they print
 	build/bin/bench_fsdp --sweep model-batch-ranks --benchmark_filter=llama3.2-1b/train.batch_per_rank:1/
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/bench_collectives_processes
 
-analysis: .venv/installed  ## the Python package, into .venv (from PyPI: matplotlib, numpy, pandas, mcp)
+analysis: .venv/installed  ## the Python package, into .venv (from PyPI: matplotlib, numpy, pandas)
 
 # WHEEL_BUILD=build packs the program that `make build` made, for processors like this one: what CI does.
 WHEEL_BUILD := build-wheel

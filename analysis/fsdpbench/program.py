@@ -46,9 +46,6 @@ def environment_of_a_call() -> Dict[str, str]:
 
 
 def main() -> None:
-    """Becomes the program: signals, exit code and streams are its own. Only `mcp` is Python's."""
-    if sys.argv[1:2] == ["mcp"]:
-        from . import mcp
-        sys.exit(mcp.main(sys.argv[2:]))
+    """Becomes the program: signals, exit code and streams are its own."""
     path = program()
     os.execve(path, [path, *sys.argv[1:]], environment())

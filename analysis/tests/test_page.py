@@ -20,11 +20,11 @@ from support import DATA, HOSTILE, BrowserTest, FolderTest, UndrawnTest, make_ho
 from PIL import Image
 
 from fsdpbench.analysis.__main__ import main
-from fsdpbench.analysis.attachments import trace_attachments
+from fsdpbench.analysis.trace import trace_attachments
 from fsdpbench.analysis.figures.timeline import choose_ranks
 from fsdpbench.analysis.report import write_report
 from fsdpbench.analysis.timeline_command import load_part, write_contrast
-from fsdpbench.analysis.verdict import would_help
+from fsdpbench.analysis.numbers import would_help
 from fsdpbench import fields
 from fsdpbench.fields import ReportError
 
@@ -337,16 +337,6 @@ class CommandLine(FolderTest):
         text = out.read_text(encoding="utf-8")
         self.assertIn("With prefetching: 100\u00a0ms a step", text)
         self.assertIn("communicating", text)
-
-    def test_frontier(self) -> None:
-        out = self.folder / "frontier.png"
-        self.assertEqual(main(["frontier", str(DATA / "sweep"), str(DATA / "sweep"), "--out", str(out)]), 0)
-        with Image.open(out) as picture:
-            self.assertEqual(picture.width, 1980)
-        unsaid = self.copy("sweep", lambda value: value.pop("series"))
-        with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(main(["frontier", str(unsaid), "--out", str(out)]), 2)
-        self.assertIn("sweep.json: which key is chosen is not said; expected `series`", said.getvalue())
 
     def test_table(self) -> None:
         def failed(value):

@@ -9,94 +9,9 @@ writes NAME.json (what was set; the truth: milliseconds a step without profiler,
 import argparse, functools, gc, json, os, signal, socket, subprocess, sys, time, traceback
 from pathlib import Path
 
+from gpu_cases import GROUPS, SHAPES
+
 HERE = Path(__file__).resolve()
-
-
-# ---------------------------------------------------------------- cases
-def case(name, engine, **kw):
-    return dict(name=name, engine=engine, **kw)
-
-
-W2 = [
-    case("fsdp2", "fsdp2"),
-    case("fsdp1", "fsdp1"),
-    case("ddp", "ddp"),
-    case("fsdp2-busy", "fsdp2", shape="busy"),
-    case("fsdp1-busy", "fsdp1", shape="busy"),
-    case("fsdp1-busy-bwd-none", "fsdp1", shape="busy", backward_prefetch=None),
-    case("fsdp1-busy-bwd-post", "fsdp1", shape="busy", backward_prefetch="post"),
-    case("fsdp1-busy-fwd-prefetch", "fsdp1", shape="busy", forward_prefetch=True),
-    case("fsdp1-busy-unlimited", "fsdp1", shape="busy", limit=False),
-    case("fsdp2-busy-fwd2-bwd2", "fsdp2", shape="busy", forward_depth=2, backward_depth=2),
-    case("fsdp2-busy-host-sync", "fsdp2", shape="busy", host_sync=True),
-    case("fsdp2-loss-item", "fsdp2", item=True),
-    case("fsdp2-keep", "fsdp2", reshard=False),
-    case("fsdp2-accumulate4-nosync", "fsdp2", accumulate=4, accumulate_how="no_sync"),
-    case("fsdp2-accumulate4-sync", "fsdp2", accumulate=4, accumulate_how="sync"),
-    case("fsdp2-accumulate4-keep", "fsdp2", accumulate=4, accumulate_how="keep"),
-    case("fsdp2-checkpoint", "fsdp2", checkpoint="block"),
-    case("fsdp2-checkpoint-selective", "fsdp2", checkpoint="selective"),
-    case("fsdp2-busy-checkpoint", "fsdp2", shape="busy", checkpoint="block"),
-    case("fsdp2-pairs-of-blocks", "fsdp2", wrap=2),
-    case("fsdp2-root-only", "fsdp2", wrap=0),
-    case("fsdp2-fp32", "fsdp2", mixed=False),
-    case("fsdp2-clip", "fsdp2", clip=True),
-    case("fsdp2-offload", "fsdp2", offload=True),
-    case("fsdp2-stack", "fsdp2", stack=True),
-    case("fsdp2-no-shapes", "fsdp2", shapes=False),
-    case("fsdp2-late-host", "fsdp2", late_rank=1, late_ms=40),
-    case("fsdp2-slow-gpu", "fsdp2", shape="busy", slow_rank=1),
-    case("fsdp2-loader-stall", "fsdp2", stall_ms=120),
-    case("fsdp2-uneven-sequences", "fsdp2", shape="busy", uneven=True),
-    case("fsdp2-frozen-half", "fsdp2", frozen=3),
-    case("fsdp2-tied", "fsdp2", tied=True),
-    case("fsdp1-grad-op", "fsdp1", strategy="SHARD_GRAD_OP"),
-    case("fsdp1-no-shard", "fsdp1", strategy="NO_SHARD"),
-    case("fsdp1-bwd-none", "fsdp1", backward_prefetch=None),
-    case("fsdp1-orig-params", "fsdp1", orig=True),
-    case("fsdp1-accumulate4-nosync", "fsdp1", accumulate=4, accumulate_how="no_sync"),
-    case("fsdp1-checkpoint", "fsdp1", checkpoint="block"),
-    case("fsdp1-offload", "fsdp1", offload=True),
-    case("fsdp1-root-only", "fsdp1", wrap=0),
-    case("ddp-accumulate4-nosync", "ddp", accumulate=4, accumulate_how="no_sync"),
-    case("ddp-bucket4", "ddp", bucket_mb=4),
-    case("ddp-zero1", "ddp", zero1=True),
-    case("fsdp2-compiled", "fsdp2", compiled=True),
-]
-W4 = [
-    case("fsdp2-4", "fsdp2"),
-    case("fsdp2-hsdp-2x2", "fsdp2", mesh=[2, 2]),
-    case("fsdp2-reshard-2", "fsdp2", reshard=2),
-    case("fsdp1-hybrid-2x2", "fsdp1", strategy="HYBRID_SHARD", mesh=[2, 2]),
-    case("fsdp1-hybrid-grad-op-2x2", "fsdp1", strategy="_HYBRID_SHARD_ZERO2", mesh=[2, 2]),
-    case("fsdp2-tp-2x2", "fsdp2", tensor=2),
-    case("fsdp2-experts-4", "fsdp2", experts=True),
-    case("fsdp2-pipeline-2x2", "pipeline"),
-    case("ddp-4", "ddp"),
-    case("fsdp2-busy-4-late-host", "fsdp2", shape="busy", late_rank=2, late_ms=60),
-]
-HF = [
-    case("hf-accelerate-fsdp2", "accelerate", version=2),
-    case("hf-accelerate-fsdp1", "accelerate", version=1),
-    case("hf-accelerate-ddp", "accelerate", version=0),
-]
-DS = [
-    case("deepspeed-zero3", "deepspeed", stage=3),
-    case("deepspeed-zero3-busy", "deepspeed", stage=3, shape="busy"),
-    case("deepspeed-zero3-no-overlap", "deepspeed", stage=3, overlap=False),
-    case("deepspeed-zero2", "deepspeed", stage=2),
-    case("deepspeed-zero1", "deepspeed", stage=1),
-]
-HANG2 = [case("hang-host-rank1", "hang", how="host"), case("hang-skip-rank1", "hang", how="skip")]
-HANG4 = [case("hang-cycle-4", "hang", how="cycle"), case("hang-host-rank2-4", "hang", how="host", culprit=2)]
-JAX = [case("jax-fsdp", "jax"), case("jax-fsdp-scan", "jax", scan=True)]
-ONE = [case("fsdp2-1", "fsdp2", shape="one"), case("fsdp1-1", "fsdp1", shape="one"), case("plain-1", "plain", shape="one"),
-       case("fsdp2-1-compiled", "fsdp2", shape="one", compiled=True), case("fsdp2-1-checkpoint", "fsdp2", shape="one", checkpoint="block")]
-GROUPS = {"w2": (2, W2), "w4": (4, W4), "hf": (2, HF), "ds": (2, DS), "hang2": (2, HANG2), "hang4": (4, HANG4), "jax": (2, JAX), "one": (1, ONE)}
-SHAPES = {"small": dict(width=1024, heads=16, ffn=2816, layers=6, vocab=32000, batch=2, seq=1024),
-          "busy": dict(width=512, heads=8, ffn=1408, layers=6, vocab=8192, batch=1, seq=32768),
-          "one": dict(width=2048, heads=16, ffn=5632, layers=12, vocab=32000, batch=4, seq=2048),
-          "tiny": dict(width=64, heads=4, ffn=128, layers=4, vocab=128, batch=2, seq=32)}
 
 
 # ---------------------------------------------------------------- worker
@@ -133,15 +48,15 @@ def worker(rank, world, names, out, device_name, group):
     os._exit(0)
 
 
-def blocks_of(m):
-    import torch, torch.nn.functional as F
+def blocks_of():
+    import torch.nn.functional as F
     from torch import nn
 
     class Block(nn.Module):
-        def __init__(self, s, experts=False):
+        def __init__(self, s):
             super().__init__()
             w = s["width"]
-            self.heads = s["heads"]
+            self.head = w // s["heads"]
             self.norm1, self.norm2 = nn.RMSNorm(w), nn.RMSNorm(w)
             self.wq, self.wk, self.wv, self.wo = (nn.Linear(w, w, bias=False) for _ in range(4))
             self.gate, self.up = nn.Linear(w, s["ffn"], bias=False), nn.Linear(w, s["ffn"], bias=False)
@@ -151,7 +66,7 @@ def blocks_of(m):
         def forward(self, x):
             b, s, _ = x.shape
             h = self.norm1(x)
-            split = lambda t: t.view(b, s, -1, x.shape[-1] // self.heads).transpose(1, 2)
+            split = lambda t: t.view(b, s, -1, self.head).transpose(1, 2)
             a = F.scaled_dot_product_attention(split(self.wq(h)), split(self.wk(h)), split(self.wv(h)), is_causal=True)
             x = x + self.wo(a.transpose(1, 2).reshape(b, s, -1))
             h = self.norm2(x)
@@ -187,7 +102,7 @@ def blocks_of(m):
 def run_case(c, rank, world, out, cuda):
     if c["engine"] == "hang":
         return hang(c, rank, world, out, cuda)
-    import torch, torch.distributed as dist, torch.nn.functional as F
+    import torch, torch.distributed as dist
     device = torch.device("cuda", 0) if cuda else torch.device("cpu")
     s = dict(SHAPES[c.get("shape", "small") if cuda else "tiny"])
     torch.manual_seed(7)
@@ -239,13 +154,12 @@ def run_case(c, rank, world, out, cuda):
 def build(c, s, rank, world, device):
     """The case's job; a function that does one optimizer step."""
     import torch, torch.distributed as dist, torch.nn.functional as F
-    from torch import nn
     engine = c["engine"]
     if engine == "pipeline":
         return build_pipeline(c, s, rank, world, device)
     if engine == "accelerate":
         return build_accelerate(c, s, rank, world, device)
-    Block, Decoder = blocks_of(s)
+    Block, Decoder = blocks_of()
     bf16 = c.get("mixed", True)
     if engine == "deepspeed":
         return build_deepspeed(c, s, rank, world, device, Decoder)
@@ -278,10 +192,8 @@ def build(c, s, rank, world, device):
             whole = init_device_mesh(kind, (world // c["tensor"], c["tensor"]), mesh_dim_names=("dp", "tp"))
             from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel, RowwiseParallel
             for b in model.blocks:
-                b.heads //= c["tensor"]
                 parallelize_module(b, whole["tp"], {"wq": ColwiseParallel(), "wk": ColwiseParallel(), "wv": ColwiseParallel(), "wo": RowwiseParallel(),
                                                     "gate": ColwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()})
-                heads_fix(b, s)
             mesh = whole["dp"]
         if c.get("experts"):
             from torch.distributed._functional_collectives import all_to_all_single_autograd
@@ -396,30 +308,13 @@ def build(c, s, rank, world, device):
     return step
 
 
-def heads_fix(block, s):
-    """Attention over the local heads of a tensor-parallel block."""
-    import torch.nn.functional as F
-    head = s["width"] // s["heads"]
-
-    def forward(x):
-        b, n, _ = x.shape
-        h = block.norm1(x)
-        split = lambda t: t.view(b, n, -1, head).transpose(1, 2)
-        a = F.scaled_dot_product_attention(split(block.wq(h)), split(block.wk(h)), split(block.wv(h)), is_causal=True)
-        x = x + block.wo(a.transpose(1, 2).reshape(b, n, -1))
-        h = block.norm2(x)
-        return x + block.down(F.silu(block.gate(h)) * block.up(h))
-
-    block.forward = forward
-
-
 def build_pipeline(c, s, rank, world, device):
     import torch, torch.nn.functional as F
     from torch import nn
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-    Block, Decoder = blocks_of(s)
+    Block, Decoder = blocks_of()
     mesh = init_device_mesh(device.type, (2, world // 2), mesh_dim_names=("pp", "dp"))
     stage_number = mesh["pp"].get_local_rank()
     with device:

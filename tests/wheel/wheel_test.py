@@ -82,8 +82,6 @@ def use(folder: Path, wheel: Path) -> None:
     said = bench.call("fsdpbench", "import", "accelerate.yaml", "--model", "llama3.2-1b")
     expect('preset = "llama3.2-1b"' in said and "head_unit = false" in said, said)
     bench.call("python", "-I", "-c", USE)
-    said = bench.call("fsdpbench", "mcp", code=2)
-    expect("pip install mcp" in said, said)
     for launcher, variables in (("torchrun", TORCHRUN), ("mpirun", MPIRUN)):
         ranks = [bench.start("fsdpbench", "run", "quickstart", "--out", launcher, *TINY,
                              **{key: value.format(rank=rank) for key, value in variables.items()}) for rank in (0, 1)]
