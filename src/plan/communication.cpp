@@ -78,7 +78,7 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
   e.parameters = master(config) * owned;
   e.optimizer = moments(config) * trained;
   e.gradients = master(config) * trained;
-  e.gathered_units = low * (staying > 0 ? std::max(staying, largest) : largest);
+  e.gathered_units = low * std::max(staying, largest);
   e.gradient_units = static_cast<double>(size_of(plan.gradient_dtype)) * largest_trained;
   const bool keeps_low = config.fsdp.cast_in_optimizer && plan.param_dtype != plan.state_dtype;
   if (keeps_low) e.parameters += low * shards;
