@@ -63,13 +63,12 @@ Scatter within(const std::vector<double>& a, const std::vector<double>& b) {
 /// little of their scatter, and small messages scatter more than large ones of the same unit.
 Scatter with_known(Scatter own, const std::vector<KnownScatter>& also) {
   double sum = own.variance * own.freedom;
-  Scatter all{0, own.freedom};
+  int freedom = own.freedom;
   for (const KnownScatter& known : also) {
     sum += known.worth * known.variance;
-    all.freedom += known.worth;
+    freedom += known.worth;
   }
-  all.variance = std::max(own.variance, sum / all.freedom);
-  return all;
+  return {std::max(own.variance, sum / freedom), freedom};
 }
 
 /// By how much more the median of n normal values varies than one of them; the factor to a mean is pi / 2 from 11 on.

@@ -99,9 +99,7 @@ class TimeOrderWalk final : public Walk {
     double time_ns;
     std::uint32_t number;
     std::uint32_t version;
-    bool operator>(const NextEnd& other) const {
-      return time_ns != other.time_ns ? time_ns > other.time_ns : number > other.number;
-    }
+    auto operator<=>(const NextEnd&) const = default;
   };
   struct Axis {
     std::size_t size = 1, stride = 1;

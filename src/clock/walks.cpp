@@ -135,7 +135,7 @@ std::size_t Walk::group_size(plan::Group group) const { return ranks_ == 1 ? 1 :
 std::size_t Walk::group_stride(plan::Group group) const { return ranks_ == 1 ? 1 : groups_.members(group, 0).stride; }
 
 std::size_t Walk::group_number(plan::Group group, std::size_t rank) const {
-  return ranks_ == 1 ? 0 : groups_.number(group, static_cast<int>(rank));
+  return groups_.number(group, static_cast<int>(rank));
 }
 
 void Walk::collective_ns(std::size_t op, std::size_t first, std::span<double> by_group) const {

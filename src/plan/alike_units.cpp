@@ -63,7 +63,7 @@ std::string unit_names(const Plan& plan, const AlikeUnits& units) {
 }
 
 std::string module_names(const Plan& plan, const AlikeUnits& units) {
-  if (modules(plan, units.first).empty() && units.first >= plan.with_modules) return "experts";
+  if (plan.units[units.first].is_experts()) return "experts";
   if (units.count == 1) return unit_module_names(plan, units.first);
   const bool single = modules(plan, units.first).size() == 1;
   return fmt::format(

@@ -424,7 +424,7 @@ void set_kept_outputs(const config::RunConfig& config, std::vector<ModuleSizes>&
     std::vector<ModulePart>& parts = sizes[module].recompute_parts;
     // Attention alone has no exchange of experts' rows in it.
     if (fsdp.checkpoint_keeps == config::CheckpointKeeps::all_but_attention) parts.clear();
-    if (!work.by_experts || parts.empty()) continue;
+    if (!work.by_experts) continue;
     const std::vector<double> flops = work.expert_parts(ModuleWork::Pass::recompute);
     for (std::size_t i = 0; i < parts.size(); ++i) parts[i].flops = flops.at(i);
   }

@@ -108,6 +108,7 @@ struct Unit {
   bool stays_gathered = false;  ///< fsdp.persistence_threshold: gathered after each optimizer step, never freed
 
   const std::string& label() const { return members.label; }
+  bool has_experts() const { return experts >= 0; }
   /// Has no modules: is gathered, freed and reduced with the unit that does.
   bool is_experts() const { return members.experts_of >= 0; }
   /// One shard, which is copied out of and freed all the same (FSDP2).

@@ -79,7 +79,7 @@ class StepWalk {
   BufferId new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module);
   /// Buffer of the experts of a unit's blocks that all parts of a pass may read.
   BufferId experts_parameters(int u) const {
-    const bool throughout = unit(u).experts >= 0 && !builder_.plan.nests_experts;
+    const bool throughout = unit(u).has_experts() && !builder_.plan.nests_experts;
     return throughout ? gatherer_.parameters(unit(u).experts).sharded : kNoBuffer;
   }
   /// Those that have hooks of their own; -1 if there are none.

@@ -149,7 +149,7 @@ void Prefetcher::leave_again(int u) { prefetch_backward(u); }
 // computed since: of a prefetched unit one module later. FSDP2 hooks on to the inputs of a unit instead.
 void Prefetcher::issue(int u, bool prefetch, int module) {
   issue_one(u, prefetch, module);
-  if (unit_at(u).experts >= 0) issue_one(unit_at(u).experts, prefetch, module);
+  if (unit_at(u).has_experts()) issue_one(unit_at(u).experts, prefetch, module);
 }
 
 void Prefetcher::issue_one(int u, bool prefetch, int module) {
@@ -225,7 +225,7 @@ void Prefetcher::prefetch_nested(int u) {
   if (!listed) return prefetch_by_notes(u);
   for (int target = u - 1; target > kRoot && target >= u - prefetch().depth; --target) {
     gatherer_.unshard(target, true);
-    if (unit_at(target).experts >= 0) gatherer_.unshard(unit_at(target).experts, true);
+    if (unit_at(target).has_experts()) gatherer_.unshard(unit_at(target).experts, true);
   }
 }
 
@@ -250,7 +250,7 @@ void Prefetcher::prefetch_in_order(int u) {
 }
 
 int Prefetcher::next_in_order(int u) const {
-  if (unit_at(u).experts >= 0) return unit_at(u).experts;
+  if (unit_at(u).has_experts()) return unit_at(u).experts;
   const int block = unit_at(u).is_experts() ? unit_at(u).members.experts_of : u;
   const int next = forward() ? block + 1 : (block == kRoot ? with_modules() : block) - 1;
   return next > kRoot && next < with_modules() ? next : -1;

@@ -142,7 +142,7 @@ bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
 
 void Reducer::copy_in(Flow& flow) {
   // FSDP2 waits for earlier reductions once a module, before the first of its parameter groups: the experts'.
-  const bool after_experts = builder_.plan.units[flow.unit].experts >= 0;
+  const bool after_experts = builder_.plan.units[flow.unit].has_experts();
   if (!after_experts || builder_.plan.nests_experts) inputs_.make_room(true);
   const DType dtype = builder_.plan.reduce_dtype;
   flow.numel = layout(flow.unit).gathered_numel();
@@ -284,11 +284,10 @@ void Reducer::put_into_bucket(Flow flow) {
   Bucket& bucket = bucket_for(flow.unit);
   const DType dtype = builder_.plan.reduce_dtype;
   const std::int64_t whole = layout(flow.unit).gathered_numel();
-  Waiting waiting{.flow = flow, .copied = true, .offset = 0};
   // A unit larger than a bucket has it for itself, and is reduced in place if it can be.
   const bool as_it_lies = numel > limit && layout(flow.unit).views() && builder_.dtype_of(flow.buffer) == dtype;
+  Waiting waiting{.flow = flow, .copied = !as_it_lies, .offset = 0};
   if (as_it_lies) {
-    waiting.copied = false;
     bucket.buffer = flow.buffer;
   } else if (all_reduces()) {
     const bool first = bucket.waiting.empty();

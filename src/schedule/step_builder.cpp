@@ -68,7 +68,7 @@ void StepBuilder::add_persistent_buffers() {
 void StepBuilder::begin_step() {
   schedule_.ops.clear();
   schedule_.buffers.resize(persistent_count_);
-  std::fill(recorded_.begin(), recorded_.end(), false);
+  recorded_.clear();
   phase = Phase::forward;
   micro = 0;
   marks_ = 0;
@@ -77,12 +77,10 @@ void StepBuilder::begin_step() {
 EventId StepBuilder::event(EventRole role, int unit) { return event({role, unit, phase, micro}); }
 
 EventId StepBuilder::event(const EventName& name) {
-  const auto [found, fresh] = events_.try_emplace(name, static_cast<EventId>(events_.size()));
-  if (fresh) recorded_.push_back(false);
-  return found->second;
+  return events_.try_emplace(name, static_cast<EventId>(events_.size())).first->second;
 }
 
-bool StepBuilder::recorded(EventId event) const { return recorded_[event]; }
+bool StepBuilder::recorded(EventId event) const { return recorded_.contains(event); }
 
 void StepBuilder::wait(Lane lane, EventId event, WaitReason reason) {
   std::vector<Wait>& waits = pending_[index_of(lane)];
@@ -114,7 +112,7 @@ void StepBuilder::append(OpKind kind, const At& at, Work work, Lifetimes lifetim
 EventId StepBuilder::record(EventRole role, int unit) {
   Op& op = schedule_.ops.back();
   op.record = event(role, unit);
-  recorded_[op.record] = true;
+  recorded_.insert(op.record);
   return op.record;
 }
 
@@ -124,7 +122,7 @@ EventId StepBuilder::mark(Lane lane) {
   if (last == schedule_.ops.rend()) return kNoEvent;
   if (last->record == kNoEvent) {
     last->record = event(EventRole::mark, marks_++);
-    recorded_[last->record] = true;
+    recorded_.insert(last->record);
   }
   return last->record;
 }

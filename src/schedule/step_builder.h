@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -153,7 +154,7 @@ class StepBuilder {
   bool offloads_;
   std::size_t persistent_count_ = 0;
   std::map<EventName, EventId> events_;
-  std::vector<bool> recorded_;
+  std::set<EventId> recorded_;
   int marks_ = 0;  // of this step
   std::array<std::vector<Wait>, kLaneCount> pending_;
   std::map<std::pair<BufferRole, int>, BufferId> persistent_;

@@ -27,8 +27,9 @@ class Fingerprint {
 };
 
 void add_op(const Op& op, const plan::Groups& groups, Fingerprint& hash) {
-  hash.add_number(static_cast<int>(op.kind) | static_cast<int>(index_of(op.lane)) << 8 |
-                  static_cast<int>(op.group()) << 16);
+  hash.add_number(op.kind);
+  hash.add_number(op.lane);
+  hash.add_number(op.group());
   hash.add_number(op.module);
   if (const Collective* collective = op.collective()) {
     hash.add_number(collective->bytes());

@@ -101,6 +101,32 @@ TEST(CauseReport, OneRankHasNoOneToWaitFor) {
   EXPECT_NEAR(r.causes[0].share_pct, 20, 1e-9);
 }
 
+TEST(CauseReport, WhatCostsLessThanTwoPercentIsSummedUp) {
+  const auto waits = [](std::int64_t ns) {
+    HandRun run;
+    run.step(0, 10'000);
+    run.forward({0, 5000});
+    run.forward({5000 + ns, 10'000, 5000 + ns});
+    return report(run);
+  };
+  EXPECT_EQ(waits(201).causes.size(), 1U);
+  EXPECT_EQ(waits(201).small_ms, 0);
+  EXPECT_TRUE(waits(199).causes.empty());
+  EXPECT_DOUBLE_EQ(waits(199).small_ms, 199e-6);
+}
+
+TEST(CauseReport, OfCausesThatCostAsMuchTheFirstOfTheirListIsFirst) {
+  HandRun run;
+  run.step(0, 1000);
+  run.forward({0, 100});
+  run.forward({200, 500});
+  run.forward({600, 1000, 0, 0, 100});
+  const CauseReport r = report(run);
+  ASSERT_EQ(r.causes.size(), 2U);
+  EXPECT_EQ(r.causes[0].cause, Cause::cores_busy);
+  EXPECT_EQ(r.causes[1].cause, Cause::unknown);
+}
+
 TEST(CauseReport, NothingStalledIsNothingReported) {
   HandRun run;
   run.step(0, 100);

@@ -299,6 +299,13 @@ TEST(Counterfactual, SaysWhatItIsOfAndWhetherItsMessagesAreGuesses) {
   EXPECT_TRUE(find_gain(run.typical, coarser, 0).adds_collectives) << "larger ones";
   EXPECT_EQ(find_gain(run.typical, run.config, 0).gain_ms, 0);
   EXPECT_FALSE(find_gain(run.typical, run.config, 0).adds_collectives);
+  config::RunConfig scattered = slow.config;
+  scattered.train.steps = 6;
+  scattered.simulate.jitter_pct = 3;
+  coarser.train.steps = 6;
+  coarser.simulate.jitter_pct = 3;
+  const Counterfactual gain = find_gain(SimulatedRun(scattered).typical, coarser, 0);
+  EXPECT_LT(gain.ci_low, gain.ci_high) << "of steps that differ there is an interval";
 }
 
 }  // namespace

@@ -102,6 +102,7 @@ TEST(CriticalPath, TellsCopiesHostsAndWaitsApart) {
   const CriticalPath path = find_critical_path(view.steps().front(), plan::Groups(plan::Mesh{4, 1}));
   expect_exactly_the_step(path, 200);
   // The host saw the end at 300. Ranks 2 and 3 are not in view.
+  EXPECT_EQ(path.parts.back().op, -1);
   EXPECT_THAT(words(path), ElementsAre("rank 0 unknown 10", "rank 0 waits 20", "rank 0 copies 20", "rank 0 waits 50",
                                        "rank 0 collectives 50", "rank 0 kernels 30", "rank 0 unknown 20"));
 }

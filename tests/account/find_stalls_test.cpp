@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <tuple>
 
 #include "account/step_breakdown.h"
 #include "base/error.h"
@@ -228,6 +229,33 @@ TEST(FindStalls, AHostThatWaitedForTheDevice) {
   run.op(OpKind::host_sync, Lane::compute, Times{0, 120, 50});
   run.forward({120, 200, 120});
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_sync, 20)));
+}
+
+/// Op 0, which the host waited for, ends at 105; what the host issued before it waited ended at 100.
+TEST(FindStalls, AHostThatWaitedForTheFirstOpOfAStep) {
+  for (const auto& [kind, lane, cause] : {std::tuple{OpKind::device_to_host, Lane::device_to_host, Cause::pcie},
+                                          {OpKind::expert_counts, Lane::tensor, Cause::host_sync},
+                                          {OpKind::optimizer, Lane::host_compute, Cause::host_update},
+                                          {OpKind::forward, Lane::all_gather, Cause::all_gather_limit}}) {
+    HandRun run;
+    run.step(0, 200);
+    Op& first = run.op(kind, lane, Times{0, 105});
+    if (kind == OpKind::device_to_host) first.work = schedule::Transfer{};
+    first.record = 1;
+    run.forward({0, 100});
+    waits(run.op(OpKind::host_wait, Lane::compute, Times{0, 105, 10}), 1, WaitReason::limit);
+    run.forward({110, 200, 110});
+    const auto& found = find(run).ns;
+    EXPECT_TRUE(found.contains(cause)) << static_cast<int>(cause) << ": " << ::testing::PrintToString(found);
+  }
+}
+
+TEST(FindStalls, AHostThatBeganAStepByWaiting) {
+  HandRun run;
+  run.step(0, 100);
+  waits(run.op(OpKind::host_wait, Lane::compute, Times{0, 50, 0}), 1);
+  run.forward({50, 100, 50});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
 }
 
 TEST(FindStalls, AHostThatIssuedLateWithoutHavingBeenBlocked) {

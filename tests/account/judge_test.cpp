@@ -106,6 +106,30 @@ std::pair<Answers, int> against_results(double factor, double noise, int results
   return {first, accused};
 }
 
+/// Ratios of e^0.01 to e^0.04: their logarithms scatter by a variance of 5/3 of 0.01^2 around 0.025. Also of values
+/// below 1.
+TEST(InTurns, TheIntervalIsStudentsOfTheRatiosOfEachTurn) {
+  for (const double scale : {1.0, 1e-3}) {
+    Samples before, now;
+    for (const double log : {0.01, 0.02, 0.03, 0.04}) {
+      before.results.push_back(scale);
+      now.results.push_back(scale * std::exp(log));
+    }
+    before.value = median_interval(before.results);
+    now.value = median_interval(now.results);
+    const Difference d = judge(before, now, {.threshold = 0.02, .tail = 0.025, .in_turns = true});
+    const double width = 3.18245 * 0.01 * std::sqrt(5 / 3.0 / 4);
+    EXPECT_NEAR(std::log(d.ratio), 0.025, 1e-12);
+    EXPECT_NEAR(std::log(d.low), 0.025 - width, 1e-6);
+    EXPECT_NEAR(std::log(d.high), 0.025 + width, 1e-6);
+    EXPECT_EQ(d.verdict, Verdict::slower);
+    EXPECT_EQ(judge(before, now, {.threshold = 0.02, .tail = 0.025}).evidence, RestsOn::results);
+    before.repetitions = now.repetitions = before.results;
+    before.results.clear();
+    EXPECT_EQ(judge(before, now, {.threshold = 0.02, .tail = 0.025}).evidence, RestsOn::samples);
+  }
+}
+
 TEST(InTurns, EqualsAreCalledDifferentInAtMostTwoOfAHundred) {
   for (const double noise : {0.01, 0.05}) {
     for (const int trials : {3, 4, 5, 6, 8, 12}) {

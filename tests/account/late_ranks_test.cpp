@@ -52,6 +52,14 @@ TEST(LateRanks, TheSlowerRankIsNamedAndHowMuchItTakes) {
   }
 }
 
+TEST(LateRanks, NoTimeIsATimeAndMinusOneIsNone) {
+  const auto trials = [](std::int64_t first) {
+    return find_late_ranks(RankTimes(5, {{first, 7}, {10, 7}, {10, 9}}), 0.2)[2].trials;
+  };
+  EXPECT_EQ(trials(0), 10);
+  EXPECT_EQ(trials(-1), 5);
+}
+
 TEST(LateRanks, HalfOfTheRanksMayBeLate) {  // a slow node
   RankTimes times = even_luck(4, 2);
   for (auto& step : times) {

@@ -94,13 +94,25 @@ TEST(Calibration, PredictsAnotherPolicyAndSaysWhereItReachesBeyond) {
 }
 
 TEST(Calibration, TakesTheNearestGroupAndRefusesKindsItDoesNotKnow) {
-  const Measured two(testing::decoder_config(4, 2)), eight(testing::decoder_config(4, 8)),
-      six(testing::decoder_config(4, 6));
+  const Measured two(testing::decoder_config(4, 2)), six(testing::decoder_config(4, 6));
+  Measured eight(testing::decoder_config(4, 8));
+  for (StepCosts& costs : eight.times.steps) {
+    for (OpCost& cost : costs) cost.link_ns *= 2;
+  }
   Calibrator calibrator;
   two.add_to(calibrator);
   eight.add_to(calibrator);
   const config::Calibration both = calibrator.result();
   EXPECT_GT(beyond(calibrated_times(both, six.made)), 0);
+  const auto step_ns = [](const config::Calibration& calibration, const Measured& run) {
+    return run.step_ns(calibrated_times(calibration, run.made).times);
+  };
+  Calibrator of_two, of_eight;
+  two.add_to(of_two);
+  eight.add_to(of_eight);
+  const Measured three(testing::decoder_config(4, 3));
+  EXPECT_EQ(step_ns(both, three), step_ns(of_two.result(), three));
+  EXPECT_EQ(step_ns(both, six), step_ns(of_eight.result(), six));
   config::RunConfig hybrid = testing::decoder_config(4, 2, 2);
   hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
   EXPECT_THROW(calibrated_times(both, Measured(hybrid).made), ConfigError);  // no all-reduce was measured
@@ -139,6 +151,24 @@ TEST(Calibration, TheHostIsTheMeasuredOneAndMayBeAnyOfItsRefits) {
     EXPECT_EQ(host.launch_ns, draw == 0 ? 30 : 31);
     EXPECT_EQ(host.gap_ns, draw == 0 ? 20 : 22);
     EXPECT_EQ(host.wake_ns, draw == 0 ? 10 : 13);
+  }
+}
+
+TEST(Uncertainty, EachOpIsDrawnFromItsSource) {
+  OpTimes times;
+  times.steps = {{{100, 10}, {100, 10}, {100, 10}}};
+  times.own_issue = {{30, 31}};
+  Uncertainty uncertainty;
+  uncertainty.source = {{-1, 0, 1}};
+  uncertainty.ratios = {{2, 0.5}, {1, 3}};
+  uncertainty.own_issue = {1, 0.5};
+  for (const int draw : {0, 1}) {
+    const OpTimes one = drawn(times, uncertainty, draw);
+    std::vector<double> run, link;
+    for (const OpCost& cost : one.steps[0]) run.push_back(cost.run_ns), link.push_back(cost.link_ns);
+    EXPECT_EQ(run, draw == 0 ? (std::vector<double>{100, 200, 100}) : (std::vector<double>{100, 50, 300}));
+    EXPECT_EQ(link, draw == 0 ? (std::vector<double>{10, 20, 10}) : (std::vector<double>{10, 5, 30}));
+    EXPECT_EQ(one.own_issue[0], draw == 0 ? (std::vector<double>{30, 31}) : (std::vector<double>{15, 16}));
   }
 }
 

@@ -43,6 +43,12 @@ TEST(ClusterTimes, StepsFollowTheMachine) {
   hybrid.mesh = {64, 8, 8};
   EXPECT_GT(step_ns(hybrid, cluster("ethernet-h100"), spread), step_ns(hybrid, cluster("ethernet-h100")))
       << "shard groups inside nodes are what hybrid sharding is for";
+  config::RunConfig layers = testing::decoder_config(4, 8);
+  layers.model.kind = config::ModelKind::mlp;
+  layers.train.batch_per_rank = 1 << 20;
+  const double many = step_ns(layers, cluster("dgx-h100"));
+  layers.train.batch_per_rank = 1;
+  EXPECT_GT(many, 2 * step_ns(layers, cluster("dgx-h100"))) << "each sample is a row";
 }
 
 TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {

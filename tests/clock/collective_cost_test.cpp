@@ -134,8 +134,11 @@ TEST(CollectiveCost, ASendToTheNextRankIsAsSlowAsTheSlowestLinkBetweenNeighbours
   EXPECT_EQ(cost(kNode).fabric, Fabric::intra);
   cluster.inter.nics_per_node = 4;
   expect_cost(cost(over_nodes(2)), 20, 160000);
+  cluster.intra.pair_fraction = 0.5;
+  expect_cost(cost(kNode), 2, 8000);
   cluster.intra.kind = config::IntraKind::xgmi;  // 7 links of a GPU, of which one goes to the next
   expect_cost(cost(kNode), 2, 7 * 8000);
+  expect_cost(cost(over_nodes(4, 1)), 20, 160000);
   EXPECT_EQ(cost({}).seconds(), 0);
   EXPECT_FALSE(can_run(Algorithm::ring, Collective::send_recv, cluster, kNode));
 }

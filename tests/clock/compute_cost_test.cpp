@@ -126,6 +126,16 @@ TEST(ComputeCost, ASumReadsItsPartOfABucket) {
   EXPECT_EQ(buffer_bytes(schedule, op), 100 * 2 + 400);
 }
 
+TEST(ComputeCost, ACopyMovesWhatTheSmallerOfItsBuffersHolds) {
+  const ComputeCost cost({.memory_bytes_per_s = 1e12}, {}, DType::bf16);
+  schedule::Schedule schedule;
+  schedule.buffers = {{.dtype = DType::bf16, .bytes = 4'000'000}, {.dtype = DType::f32, .bytes = 40'000'000}};
+  for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}}) {
+    schedule.ops.assign(1, {.kind = schedule::OpKind::copy_in, .work = schedule::LayoutCopy{.from = from, .to = to}});
+    EXPECT_DOUBLE_EQ(compute_seconds(schedule, {}, cost)[0], cost.apart_seconds(2'000'000 * (2 + 4)));
+  }
+}
+
 struct Step {
   testing::ScheduleCase c = make_case([] {
     config::RunConfig config = testing::decoder_config(3, 4);

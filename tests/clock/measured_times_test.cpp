@@ -1,8 +1,13 @@
 // Times that a replay recorded are measured back, alone on their link and without waiting; and the host with them.
 #include "clock/measured_times.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
 #include "clock/forecast.h"
 #include "clock/measured_host.h"
 #include "clock/op_times.h"
@@ -124,6 +129,38 @@ TEST(MeasuredHost, IssueStartAndWakeAreFoundOut) {
   EXPECT_EQ(host.wake_ns, 300);
 }
 
+TEST(MeasuredHost, WhatBeginsWhenItsCostsSayIsNotLate) {
+  HandRun run;
+  run.times.host = {200, 700, 100, 300};
+  run.times.steps.front()[1] = {50'000};  // all transfers end before the lane is free
+  std::vector<trace::RankTrace> traces = run.record(2);
+  trace::Record& waited = traces[1].records[4];
+  waited.begin_ns += 5000;
+  waited.core_wait_ns = 2000;
+  const std::vector<LaneStarts> starts = measured_starts(run.training.schedules, traces, run.times.host);
+  using Values = std::vector<double>;
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(starts[rank].lag_ns[index_of(Lane::all_gather)], Values(4, 0.0)) << "two gathers in each of two steps";
+    EXPECT_EQ(starts[rank].lag_ns[index_of(Lane::reduce_scatter)], Values(2, 0.0));
+    const bool late = rank == 1;
+    EXPECT_EQ(starts[rank].lag_ns[index_of(Lane::compute)], (Values{0, late ? 3000.0 : 0, 0, 0})) << rank;
+    EXPECT_EQ(starts[rank].core_wait_ns[index_of(Lane::compute)], (Values{0, late ? 2000.0 : 0, 0, 0})) << rank;
+  }
+}
+
+/// The steps of a forecast: the steady one; one more where ranks differ; as many as it takes until two are as long.
+TEST(Forecast, GoesOnUntilAStepIsAsLongAsTheOneBefore) {
+  HandRun run;
+  const auto last_step = [&](SteadyStep which) {
+    return forecast(run.training, run.times, which, 1).traces[0].records.front().step;
+  };
+  EXPECT_EQ(last_step(SteadyStep::first), 0);
+  EXPECT_EQ(last_step(SteadyStep::repeated), 1);
+  run.times.jitter = Jitter(1, {Jitter::lognormal(0.1)});
+  EXPECT_EQ(last_step(SteadyStep::first), 1);
+  EXPECT_EQ(last_step(SteadyStep::repeated), 7) << "none is, of eight";
+}
+
 // Computation begins twice in a step: woken by a gather, and after a gap on its own lane. Waits for a core come on top.
 class CoreWaitsTest : public ::testing::Test {
  protected:
@@ -208,6 +245,81 @@ TEST(WhatIfTimes, ScalePassesLinksAndHops) {
   changes = {};
   changes.compute_scale = 2;
   EXPECT_EQ(what_if_times(other, run.training, changes).times.given.back()[1][4], 60'000) << "no pass of a module";
+}
+
+/// Four ranks: gathers of 8 and 16 kB on the wire and a reduction of 16 kB, none beside another, each 1 us and a
+/// nanosecond a byte; passes of a module of 30 and 60 us. Op 0 or 1 of the other run is the one that is asked for.
+TEST(WhatIfTimes, WhatWasNotMeasuredIsToldByWhatIsNearest) {
+  HandRun run;
+  run.training.sizes.front().recompute_flops = 2.5e6;
+  run.training.schedules.steps.front().ops[3].waits = {{2, schedule::WaitReason::data}};
+  for (const std::size_t i : {0U, 2U, 3U}) run.times.steps.front()[i].link_ns = i == 0 ? 7992 : 15'996;
+  const MeasuredTimes measured(run.training, run.record(1), 1000.0 / 3, true);
+  struct Case {
+    OpKind kind;
+    Group group;
+    std::int64_t count, ns;  // 12 bytes on the wire, but of all-reduces, which go round twice: 6
+    TimeOrigin origin;
+    Reach reach;
+    double doubt;
+  };
+  const double far = 0.05 * std::log(2);
+  for (const Case& c : {
+           Case{OpKind::all_gather, Group::shard, 1000, 13'000, TimeOrigin::fitted, Reach::interpolated, 0},
+           {OpKind::all_gather, Group::shard_separate, 2666, 32'992, TimeOrigin::fitted, Reach::extrapolated, far},
+           {OpKind::all_gather, Group::shard, 333, 4996, TimeOrigin::fitted, Reach::extrapolated, far},
+           {OpKind::reduce_scatter, Group::shard, 2666, 32'992, TimeOrigin::fitted, Reach::extrapolated, far},
+           {OpKind::all_reduce, Group::shard, 1000, 8000, TimeOrigin::borrowed, Reach::extrapolated, 0.2},
+           {OpKind::all_reduce, Group::tensor, 1000, 0, TimeOrigin::measured, Reach::measured, 0},
+           {OpKind::forward, Group::none, 0, 30'000, TimeOrigin::measured, Reach::measured, 0},
+           {OpKind::recompute, Group::none, 0, 75'000, TimeOrigin::scaled, Reach::extrapolated,
+            0.05 + 0.05 * std::log(2.5)},
+       }) {
+    schedule::Training other = run.training;
+    const std::size_t at = c.group == Group::none ? 1 : 0;
+    Op& op = other.schedules.steps.front().ops[at];
+    op.kind = c.kind;
+    if (at == 0) op.work = schedule::Collective{.group = c.group, .count = c.count};
+    const WhatIfTimes told = what_if_times(measured, other);
+    const std::string what = fmt::format("{} of {}", schedule::to_string(c.kind), c.count);
+    EXPECT_NEAR(static_cast<double>(told.times.given.back()[1][at]), static_cast<double>(c.ns), 1) << what;
+    EXPECT_EQ(told.origins[c.origin], c.origin == TimeOrigin::measured ? 5 : 1) << what;
+    EXPECT_EQ(told.reach[c.reach], c.reach == Reach::measured ? 5 : 1) << what;
+    EXPECT_NEAR(told.doubt_ns, c.doubt * static_cast<double>(c.ns), 1) << what;
+  }
+  // Doubts of a lane err together, those of two lanes by chance.
+  schedule::Training other = run.training;
+  std::vector<Op>& ops = other.schedules.steps.front().ops;
+  for (const std::size_t i : {0U, 2U}) ops[i].work = schedule::Collective{.group = Group::shard, .count = 2666};
+  ops[1].kind = OpKind::recompute;
+  EXPECT_NEAR(what_if_times(measured, other).doubt_ns,
+              std::hypot(2 * far * 32'992, (0.05 + 0.05 * std::log(2.5)) * 75'000), 1);
+  ops[1].kind = OpKind::optimizer;  // of bytes, of which nothing tells
+  EXPECT_THROW(what_if_times(measured, other), ConfigError);
+}
+
+TEST(WhatIfTimes, AnOpIsIssuedAsTheSameOneOrItsKindOrAnyWas) {
+  HandRun run;
+  std::vector<trace::RankTrace> traces = run.record(1);
+  // 100, 200, 300, 400 and 500 ns.
+  std::int64_t at = 1000;
+  for (std::size_t i = 0; i < 5; at += 100 * static_cast<std::int64_t>(++i)) traces[1].records[i].issued_ns = at;
+  traces[1].steps[0].issued_ns = at;
+  const MeasuredTimes measured(run.training, traces, std::nullopt, true);
+  schedule::Training other = run.training;
+  std::vector<Op>& ops = other.schedules.steps.front().ops;
+  for (const OpKind kind : {OpKind::all_gather, OpKind::all_reduce, OpKind::host_wait}) {
+    Op& op = ops.emplace_back();
+    op.kind = kind;
+    op.micro = 1;
+    if (kind == OpKind::host_wait) continue;
+    op.lane = Lane::all_gather;
+    op.work = schedule::Collective{.group = Group::tensor, .count = 1};
+  }
+  Changes changes;
+  changes.issue_ns = 50;
+  EXPECT_EQ(what_if_times(measured, other, changes).times.given_issue.back()[1],
+            (std::vector<std::int64_t>{150, 250, 350, 450, 550, 250, 350, 0}));
 }
 
 }  // namespace

@@ -68,6 +68,13 @@ TEST(NcclTuning, RatesAreTheLinksByProtocol) {
             nccl_estimate(a100, kReduce, {24, 3, 8}, Algorithm::tree, Protocol::simple).seconds_per_byte)
       << "two nodes are rated by the links within, three by the NICs";
   EXPECT_NEAR(gb_per_s({4, 4, 1}, kRing, Protocol::simple, kGather), 48 * 4 / 3.0, 1e-6) << "one NIC a GPU";
+  config::Cluster links = h100;  // 7 of a GPU: of four GPUs each uses three, of three they are one ring
+  links.intra.kind = config::IntraKind::xgmi;
+  const auto ring = [&](int ranks) {
+    return 1e-9 / nccl_estimate(links, kGather, {ranks, 1, ranks}, kRing, Protocol::simple).seconds_per_byte;
+  };
+  EXPECT_NEAR(ring(4), 371 * 3 / 7.0 * 4 / 3, 1e-6);
+  EXPECT_NEAR(ring(3), 371 / 7.0 * 3 / 2, 1e-6);
 }
 
 }  // namespace

@@ -31,6 +31,13 @@ TEST(AlikeUnits, LayersOfOtherShapesAreOthers) {  // 64 -> 128 -> 128 -> 128 -> 
               testing::ElementsAre(AlikeUnits{0, 1}, AlikeUnits{1, 1}, AlikeUnits{2, 2}, AlikeUnits{4, 1}));
 }
 
+TEST(AlikeUnits, ModulesOfAnotherKindAreOthersWhateverTheirShapes) {
+  Plan plan = make_plan(decoder(4));
+  plan.shapes.modules[static_cast<std::size_t>(plan.units[2].members.modules[0])].kind = ModuleKind::head;
+  EXPECT_THAT(alike_units(plan),
+              testing::ElementsAre(AlikeUnits{0, 1}, AlikeUnits{1, 1}, AlikeUnits{2, 1}, AlikeUnits{3, 2}));
+}
+
 TEST(AlikeUnits, AreNamedByTheirSpan) {
   const auto names = [](const config::RunConfig& c) {
     const Plan plan = make_plan(c);

@@ -161,6 +161,10 @@ TEST(ModuleWork, AModuleAloneIsRecomputed) {
     EXPECT_GT(one.recompute.eager, one.recompute.fused);
     EXPECT_GE(one.recompute.fused_kernels, 2) << "the norm before it, and what stands between its products";
     EXPECT_DOUBLE_EQ(one.forward_flops(), whole.forward_flops());
+    for (const auto pass : {ModuleWork::Pass::forward, ModuleWork::Pass::backward}) {
+      EXPECT_EQ(one.block_flops(pass).attention, whole.block_flops(pass).attention)
+          << "kept for the recomputation alone";
+    }
   }
   config::RunConfig adapted = dense;
   adapted.model.lora_rank = 8;

@@ -61,6 +61,7 @@ TEST(ShardLayout, ThresholdKeepsSmallParametersWhole) {
   ASSERT_EQ(l.replicated.size(), 1U);
   EXPECT_EQ(l.replicated[0].parameter, 1);
   EXPECT_EQ(l.sharded.size(), 2U);
+  EXPECT_TRUE(layout_of(shapes_of({{5}}), config::Layout::per_param, 1, 70).replicated.empty()) << "nobody to tell";
 }
 
 TEST(ShardLayout, PiecesCoverEveryElementOnceOnAnyMesh) {

@@ -65,6 +65,18 @@ TEST(DeepSpeedZ3Order, TheFirstStepLearnsTheOrderAndFreesEverything) {
             " AG0 B0 f0 RS{0,1,R} fR");
 }
 
+TEST(DeepSpeedZ3Order, AUnitLargerThanABucketIsDividedWhereItLies) {
+  config::RunConfig c = z3(218);
+  c.fsdp.reduce_bucket = 1;
+  c.fsdp.gradient_scaling = config::GradientScaling::pre_post_divide;
+  const testing::ScheduleCase made = testing::make_case(c);
+  std::vector<float> factors;
+  for (const Op& op : made.schedules.steady().ops) {
+    if (op.kind == OpKind::reduce_cast && op.unit == 2) factors.push_back(std::get<Cast>(op.work).factor);
+  }
+  EXPECT_EQ(factors, std::vector{gradient_factors(c.fsdp, made.plan.mesh).before});
+}
+
 TEST(DeepSpeedZ3Order, AGatherForBackwardIsNoReasonToReduceEarlier) {
   config::RunConfig c = z3(218);
   c.fsdp.max_reuse_distance = 0;

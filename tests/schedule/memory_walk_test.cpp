@@ -152,5 +152,20 @@ TEST(MemoryWalk, ReduceScatterBuffersBoundTheirInputs) {
   EXPECT_GT(peaks[1], peaks[0]);
 }
 
+TEST(MemoryWalk, GradientsThatABackwardDoesNotFreeMayComeLater) {
+  Schedule schedule;
+  for (const BufferRole role : {BufferRole::gradients, BufferRole::d_stream, BufferRole::saved}) {
+    schedule.buffers.emplace_back().role = role;
+  }
+  const auto later = [&](OpKind kind, std::vector<BufferId> frees = {}) {
+    const Op op{.kind = kind, .frees = std::move(frees)};
+    return std::vector{may_come_later(schedule, op, 0), may_come_later(schedule, op, 1),
+                       may_come_later(schedule, op, 2)};
+  };
+  EXPECT_EQ(later(OpKind::backward), (std::vector{true, true, false}));
+  EXPECT_EQ(later(OpKind::backward, {1, 2}), (std::vector{true, false, false}));
+  EXPECT_EQ(later(OpKind::forward), (std::vector{false, false, false}));
+}
+
 }  // namespace
 }  // namespace fsdpbench::schedule

@@ -61,6 +61,7 @@ TEST(OffloadSchedule, OptimizerKeepsShardsOnTheDeviceAndSendsThemBackAfterTheUpd
   const auto sent = std::ranges::find_if(
       c.schedules.steady().ops, [](const Op& op) { return op.kind == OpKind::host_to_device && op.unit == 1; });
   EXPECT_EQ(std::get<Transfer>(sent->work).bytes, c.plan.units[1].layout.shard_numel * 2) << "in the compute dtype";
+  EXPECT_FALSE(sent->prefetch) << "it is what the update is for";
 }
 
 const Op& last_reduction(const testing::ScheduleCase& c, OpKind kind) {
