@@ -4,8 +4,8 @@
 #
 #   train.sh my-training.toml /shared/my-training --set train.steps=10000
 #
-# On several nodes start it on each, with the same RENDEZVOUS. NODES=2:4 goes on with two nodes if two of four are lost;
-# then train.batch_global must be given, so that the same samples make a step on however many ranks there are.
+# On several nodes start it on each, with the same NODES and RENDEZVOUS. As many ranks must go on as saved the checkpoint,
+# so a lost node is waited for.
 set -eu
 
 profile=$1
