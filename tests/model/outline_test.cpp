@@ -9,7 +9,6 @@
 namespace fsdpbench {
 namespace {
 
-using testing::fused;
 using testing::small_decoder;
 using testing::with_experts;
 using testing::with_shared;
