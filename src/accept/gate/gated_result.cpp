@@ -29,8 +29,6 @@ namespace fs = std::filesystem;
 using accept::MeasuredFigure;
 using nlohmann::json;
 
-constexpr std::int64_t kMostSamples = 1'000'000'000;
-
 /// Also of the name of its folder: result.json says nothing.
 std::string name_of_result(const fs::path& file) {
   std::error_code error;
@@ -46,12 +44,6 @@ MeasuredFigure figure(std::string name, std::string unit, std::vector<double> sa
   f.higher_is_better = higher_is_better;
   f.value = accept::median_interval(samples);
   f.samples = std::move(samples);
-  return f;
-}
-
-MeasuredFigure counted(std::string name, double value) {
-  MeasuredFigure f = figure(std::move(name), "B", {value});
-  f.counted = true;
   return f;
 }
 

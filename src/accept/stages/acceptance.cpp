@@ -136,6 +136,7 @@ class Plan {
         rounds * 2 * matrix * matrix * matrix / (rate("gemm") * 1e12));
     add("memory", fmt::format("{} rounds of copies of {}", effort_.device_rounds, format_bytes(effort_.memory_bytes)),
         rounds * 2 * bytes / (rate("memory") * 1e9));
+    if (!processors_) add("launches", "kernels with next to no work, until their host knows their end", std::nullopt);
     const std::vector<accept::Round> pairs = accept::first_rounds(cluster_);
     add(fmt::format("pairs of {}", cluster_.one_node() ? "ranks" : "nodes"),
         fmt::format("{} measurements in {} rounds, and again where one is slow", accept::measurements(pairs),

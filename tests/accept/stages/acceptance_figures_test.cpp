@@ -308,10 +308,11 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
     }
     return line;
   };
-  for (const char* stage : {"inventory", "matrix products", "memory", "hosts", "pairs of ranks", "collectives",
-                            "scales", "steps", "parts"}) {
+  for (const char* stage :
+       {"inventory", "matrix products", "memory", "pairs of ranks", "collectives", "scales", "steps", "parts"}) {
     EXPECT_NE(row(stage), "") << stage;
   }
+  EXPECT_EQ(row("launches"), "") << "of GPUs";
   EXPECT_EQ(row("soak"), "");
   EXPECT_THAT(row("soak", true), HasSubstr("what is left"));
   EXPECT_THAT(row("pairs of nodes", false, 8), HasSubstr("measurements"));
