@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import pkgutil
 import re
 from dataclasses import dataclass, field
+from functools import partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
-from .settings import Refused, Scalar, Settings
+from .settings import Refused, Scalar, Settings, parse_settings, tomllib
 
-# Names of settings that may change a step, where nothing here reads them; and tables of which none does.
-_MATTERS = re.compile(
-    r"parallel|_size$|degree|shard|zero|precision|dtype|fp8|fp16|bf16|4bit|8bit|batch|accum|checkpointing|recompute|offload|compile|expert|moe|"
-    r"lora|quant|overlap|bucket|seq_?len|cutoff|wrap|fsdp|ddp|attention_window|freeze|round_robin|drop_?out|router|bias|packing|optimizer$|optim$", re.I)
-_DECIDES = re.compile(r"parallel|layers|hidden|heads|groups|experts|degree|shard|vocab|ffn|zero|(^|\\.|_)(dp|tp|pp|cp|ep)(_size)?$", re.I)
-_OF_NO_STEP = re.compile(r"^(data_?set|eval|val|test|wandb|log|save|load|ckpt|checkpoint(s|er)?\.|tokenizer|profil|rollout|reward|ref\.)", re.I)
+DATA = tomllib.loads((Path(__file__).parent / "systems.toml").read_text())
+_MATTERS, _DECIDES, _OF_NO_STEP = (re.compile(DATA[what], re.I) for what in ("matters", "decides", "of_no_step"))
 _IGNORED = frozenset((Path(__file__).parent / "ignored.txt").read_text().split())
 ADAM = {"train.learning_rate": "lr", "train.beta1": "betas.0", "train.beta2": "betas.1", "train.epsilon": "eps", "train.weight_decay": "weight_decay"}
 _REAL = {*ADAM, "train.clip_norm", "model.rope_theta", "model.norm_epsilon", "model.lora_alpha"}
-_PEFTS = "peft's choice for the model"
 _LOW = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16", "fp8": "bf16"}
 _WIDE = ("fp32", "float32", "float", "tf32", "full", "no", "32", "32-true", "null")
+OFF = ("", "none", "false", "no", "0")
 
 
 @dataclass
@@ -81,52 +77,65 @@ class Source:
 
     def __init__(self, settings: Settings, into: Import, known: Known) -> None:
         self.settings, self.into, self.known, self.path = settings, into, known, settings.path
-        self.values, self.keys, self.has = settings.values, into.keys, settings.has
+        self.values, self.keys, self.has, self.ignored = settings.values, into.keys, settings.has, []  # type: Any, Any, Any, List[str]
+
+    def facts(self, system: str, **tables: str) -> Any:
+        """The plain rows that systems.toml has of a system: keys that mean the same, values where a flag is set, flags that no key
+        has, what is ignored. Returns what it names otherwise, by kind; a size is 1 where it is not said. tables: {c} in names."""
+        rows = DATA["systems"].get(system, {})
+        self.ignored += rows.get("ignore", "").split()
+        for prefix in rows.get("lift", "").split():
+            self.lift(prefix)
+        found = SimpleNamespace(shard=None, replicate=1, tensor=1, context=1, expert=1, pipeline=1, context_name="")
+        for kind in ("size", "integer", "number", "boolean", "flag", "text", "list"):
+            for name, *names in (row.format(**tables).split() for row in rows.get(kind, [])):
+                setattr(found, name, getattr(self, kind)(*names))
+                found.context_name = names[0] if name == "context" else found.context_name
+                self.lost(f"{names[0] if names else name} = {found.pipeline}: the ranks of one stage, with all layers, are in the profile",
+                          name == "pipeline" and found.pipeline > 1)
+        same = [f"{key} {rows['adam']}{name}" for key, name in ADAM.items()] if "adam" in rows else []
+        for key, *names in (row.format(**tables).split() for row in same + rows.get("same", [])):
+            self.put(key, (self.number if key in _REAL else self.integer)(*names))
+        for names, (key, value) in rows.get("on", {}).items():
+            self.put(key, value if self.flag(*names.split()) else None)
+        for name, sentence in rows.get("lost", {}).items():
+            self.lost(sentence, self.text(name).lower() not in OFF)
+        return found
 
     def take(self, *names: str) -> Optional[Scalar]:
         """The first that is there; all of them count as read."""
         found = [self.values.pop(name) for name in names if name in self.values]
         return found[0] if found else None
 
-    def _as(self, names: Sequence[str], kind: Callable[[Scalar], Any]) -> Any:
+    def _as(self, kind: Callable[[Scalar], Any], otherwise: Any, *names: str) -> Any:
         name = next((name for name in names if name in self.values), "")
         value = self.take(*names)
         if value is None or value in ("none", "null", "None", ""):
-            return None
+            return otherwise
         try:
             return kind(value)
         except (ValueError, TypeError, OverflowError, KeyError):
             only_a_run = "$" in shown(value) and _DECIDES.search(name)
-            return (self.into.unknown.append if only_a_run else self.lost)(f"{name} = {shown(value)}")
+            (self.into.unknown.append if only_a_run else self.lost)(f"{name} = {shown(value)}")
+            return otherwise
+
+    boolean, flag = partialmethod(_as, _boolean, None), partialmethod(_as, _boolean, False)
+    number, integer = partialmethod(_as, _number, None), partialmethod(_as, _integer, None)
+    size = partialmethod(_as, lambda value: _integer(value) or 1, 1)
 
     def text(self, *names: str, default: str = "") -> str:
         value = self.take(*names)
         return default if value is None else shown(value)
 
-    def boolean(self, *names: str) -> Optional[bool]:
-        return self._as(names, _boolean)
-
-    def flag(self, *names: str) -> bool:
-        return bool(self.boolean(*names))
-
-    def number(self, *names: str) -> Optional[float]:
-        return self._as(names, _number)
-
-    def integer(self, *names: str) -> Optional[int]:
-        return self._as(names, _integer)
-
-    def size(self, *names: str) -> int:
-        """Of a group of ranks: 1 where it is not said."""
-        return self.integer(*names) or 1
-
-    def list(self, name: str) -> List[str]:
-        """The elements of a list; a single value is the only one, and so are words with commas between."""
-        value = self.take(name)
-        if value is not None:
-            return [word.strip(" '\"") for word in shown(value).strip("[]").split(",") if word.strip()]
+    def list(self, *names: str) -> List[str]:
+        """The elements of the first that there are; a single value is the only one, and so are words with commas between."""
         found: List[str] = []
-        while f"{name}.{len(found)}" in self.values:
-            found.append(shown(self.values.pop(f"{name}.{len(found)}")))
+        for name in names:
+            value = self.take(name)
+            one = [word.strip(" '\"") for word in shown(value).strip("[]").split(",") if word.strip()] if value is not None else []
+            while value is None and f"{name}.{len(one)}" in self.values:
+                one.append(shown(self.values.pop(f"{name}.{len(one)}")))
+            found = found or one
         return found
 
     def put(self, key: str, value: Any) -> None:
@@ -136,16 +145,6 @@ class Source:
     def puts(self, table: str, **keys: Any) -> None:
         for key, value in keys.items():
             self.put(f"{table}.{key}", value)
-
-    def copy(self, pairs: Dict[str, str], prefix: str = "") -> None:
-        """Numbers that have the same meaning."""
-        for key, name in pairs.items():
-            self.put(key, (self.number if key in _REAL else self.integer)(prefix + name))
-
-    def on(self, key: str, value: Any, *names: str) -> None:
-        """The value for the key where one of the flags is set."""
-        if self.flag(*names):
-            self.put(key, value)
 
     def lost(self, sentence: str, when: Any = True) -> None:
         if when:
@@ -159,19 +158,18 @@ class Source:
         for name in [name for name in self.values if name.startswith(prefix)]:
             self.values.setdefault(name[len(prefix):], self.values.pop(name))
 
-    def ignore(self, *names: str) -> None:
-        """What changes no step: not listed. A name with a dot at its end is a table."""
-        for name in [name for name in self.values if name in names or name.startswith(tuple(n for n in names if n.endswith(".")) or ("\0",))]:
-            del self.values[name]
-
     def list_the_rest(self) -> None:
+        """What nobody has taken, but for what changes no step. A name with a dot at its end is a table."""
+        tables = ("\0", *(name for name in self.ignored if name.endswith(".")))
         for name, value in sorted(self.values.items()):
             parts = name.split(".")
-            if name in _IGNORED or parts[-1] == "_target_" or any(".".join(parts[:i]) + "." in _IGNORED for i in range(1, len(parts))):
+            if name in self.ignored or name.startswith(tables) or name in _IGNORED or parts[-1] == "_target_" or any(
+                    ".".join(parts[:i]) + "." in _IGNORED for i in range(1, len(parts))):
                 continue
             off = value in (False, "", "none", "None", "null") or (value == 1 and value is not True and re.search("size$|degree$", name))
             tells = _MATTERS.search(name) and not _OF_NO_STEP.search(name) and not off
             (self.into.matters if tells else self.into.rest).append(f"{name} = {shown(value)}")
+        self.values.clear()
 
     # -- what several systems say alike
 
@@ -208,51 +206,49 @@ class Source:
         each, nodes = self.integer("nproc_per_node", "nproc-per-node"), self.size("nnodes")
         return self.known.ranks or (each and each * nodes)
 
-    def stages(self, *names: str) -> int:
-        """Ranks of a pipeline: one stage's, with all layers, are in a profile."""
-        count = self.size(*names)
-        self.lost(f"{names[0]} = {count}: the ranks of one stage, with all layers, are in the profile", count > 1)
-        return count
-
-    def put_context(self, name: str, ranks: int, against: str) -> int:
-        """Ranks that split sequences. `against`: what of the file it does not go with. Returns how many."""
-        self.put("mesh.context", ranks if ranks > 1 and not against else None)
+    def put_context(self, name: str, ranks: int, against: str, heads: bool = False) -> int:
+        """Ranks that split sequences. `against`: what of the file it does not go with. heads: they are split by exchanging heads (Ulysses).
+        Returns how many."""
+        split = ranks if ranks > 1 and not against else 1
+        self.put("mesh.context", split if split > 1 else None)
         self.lost(f"{name} = {ranks}: mesh.context does not go with {against}", ranks > 1 and against)
-        return ranks if ranks > 1 and not against else 1
+        self.lost(f"{name} = {ranks}: heads are exchanged there; gathers of keys and values stand for it", heads and split > 1)
+        return split
 
     def put_groups(self, tensor: int = 1, expert: int = 1) -> None:
         self.puts("mesh", tensor=tensor if tensor > 1 else None, expert=expert if expert > 1 else None)
 
-    def put_mesh(self, ranks: Optional[int], shard: Optional[int], replicate: int = 1, tensor: int = 1, context: int = 1,
-                 frees: bool = True, name: str = "context_parallel_size", heads: bool = False) -> Optional[int]:
-        """FSDP2's mesh, replicate x shard x context x tensor ranks; of these shard x context share a unit. Returns how many ranks
-        see different samples, if that is known. heads: sequences are split by exchanging heads (Ulysses)."""
-        self.put_groups(tensor)
+    def put_mesh(self, ranks: Optional[int], f: Any, frees: bool = True, heads: bool = False) -> Optional[int]:
+        """FSDP2's mesh of these facts, replicate x shard x context x tensor ranks; of these shard x context share a unit. Returns how many
+        ranks see different samples, if that is known."""
+        self.put_groups(f.tensor, f.expert)
         lora, expert = "model.lora_rank" in self.keys, "mesh.expert" in self.keys
-        against = "mesh.tensor" if tensor > 1 else "model.lora_rank" if lora else "mesh.expert" if expert else ""
-        split = self.put_context(name, context, against)
-        self.lost(f"{name} = {context}: heads are exchanged there; gathers of keys and values stand for it", heads and split > 1)
+        self.put_context(f.context_name, f.context, "mesh.tensor" if f.tensor > 1 else "model.lora_rank" if lora else "mesh.expert" if expert else "", heads)
+        shard, replicate = f.shard, f.replicate
         if not shard or shard < 0:
-            shard = ranks // (replicate * tensor * context) if ranks else None
-        total = shard and replicate * shard * tensor * context
+            shard = ranks // (replicate * f.tensor * f.context) if ranks else None
+        total = shard and replicate * shard * f.tensor * f.context
         self.lost(f"{ranks} ranks: the groups in the file make {total}, which are in the profile", ranks and total and ranks != total)
+        splits = shard is None or shard * f.context > 1
         self.put("mesh.ranks", total)
-        splits = shard is None or shard * context > 1
-        hybrid = replicate > 1 and splits
-        self.put("fsdp.strategy", ("hybrid_shard" if hybrid else "full_shard" if frees else "shard_grad_op") + "_grad_op" * (hybrid and not frees)
-                 if splits else "no_shard")
-        if hybrid:
-            self.puts("mesh", replicate=replicate, shard=shard and shard * context)
+        self.put_strategy(frees, splits, replicate if splits else 1, shard and shard * f.context)
         return replicate * shard if shard else None
+
+    def put_strategy(self, frees: bool, splits: bool = True, replicate: int = 1, shard: Optional[int] = None) -> None:
+        """Of units: whether they are freed after forward, split at all, by how many ranks, and how often that is repeated."""
+        hybrid = replicate > 1 and splits
+        word = ("hybrid_shard" if hybrid else "full_shard" if frees else "shard_grad_op") + "_grad_op" * (hybrid and not frees)
+        self.put("fsdp.strategy", word if splits else "no_shard")
+        if hybrid:
+            self.puts("mesh", replicate=replicate, shard=shard)
 
     def put_lora(self, rank: Optional[int], alpha: Optional[float], targets: Sequence[str] = ()) -> None:
         """Adapters of peft on all matrix products of a block, or what differs from that."""
         if rank:
             self.puts("model", lora_rank=rank, lora_alpha=alpha)
-            every = {"all", "all-linear", "*", "*_proj"} & set(targets) or set(targets) >= {
-                "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
-            self.lost(f"target_modules = {', '.join(targets) or _PEFTS}: here all matrix products of a block "
-                      "have adapters", not every)
+            every = {"all", "all-linear", "*", "*_proj"} & set(targets) or set(targets) >= set(DATA["products"].split())
+            said = ", ".join(targets) or "peft's choice for the model"
+            self.lost(f"target_modules = {said}: here all matrix products of a block have adapters", not every)
 
     def put_optimizer(self, name: str, *same: str) -> None:
         """AdamW or SGD; AdamW stands for others, and that is said."""
@@ -260,20 +256,23 @@ class Source:
         self.put("train.optimizer", "sgd" if word == "sgd" else "adamw")
         self.lost(f"optimizer {name}: AdamW stands for it", word not in ("", "sgd", "adam", "adamw", *same))
 
+    def put_clip(self, norm: Optional[float]) -> None:
+        self.put("train.clip_norm", 1.0 if norm is None else norm if math.isfinite(norm) else 0.0)
+
 
 @dataclass(frozen=True)
 class Importer:
     system: str
     files: str
     priority: int  # of two that take a file for theirs, the higher one has it
-    looks_like: Callable[[Settings], bool]
+    looks_like: Callable[[Settings], Any]
     read: Callable[[Source], None]
 
 
 IMPORTERS: List[Importer] = []
 
 
-def importer(system: str, files: str, priority: int, looks_like: Callable[[Settings], bool]) -> Callable[[Callable[[Source], None]], Any]:
+def importer(system: str, files: str, priority: int, looks_like: Callable[[Settings], Any]) -> Callable[[Callable[[Source], None]], Any]:
     """Registers a reader; the one line that a new system needs. A file of a lower priority is read later, since it may leave
     to the others what they say: a model first, then a trainer's, then Accelerate's and DeepSpeed's."""
     def register(read: Callable[[Source], None]) -> Callable[[Source], None]:
@@ -299,24 +298,23 @@ def find_importer(settings: Settings) -> Importer:
 
 def make_import(files: Iterable[Tuple[str, str]], known: Optional[Known] = None, model: Optional[str] = None) -> Import:
     """Of (text, path); later ones win. Raises Refused."""
-    from . import __path__, models
-    from .settings import parse_settings
-    for module in pkgutil.iter_modules(__path__):  # each registers its importers
-        if module.name != "command":
-            importlib.import_module(f"{__package__}.{module.name}")
+    from .systems import name_model  # which registers the importers
     known, found = known or Known(), Import()
     read = [(find_importer(settings), settings) for settings in (parse_settings(text, path) for text, path in files)]
     known.systems |= {each.system for each, _ in read}
     if model:
-        models.name_model(found, model)
+        name_model(found, model)
     for each, settings in sorted(read, key=lambda pair: -pair[0].priority):
-        found.systems.append(each.system)
-        source = Source(settings, found, known)
-        each.read(source)
-        source.list_the_rest()
+        read_into(each, Source(settings, found, known))
     if known.ranks:
         found.keys.setdefault("mesh.ranks", known.ranks)
     found.missing = {key: sentence for key, sentence in found.missing.items() if key not in found.keys}
     if "mesh.ranks" not in found.keys:
         found.missing["mesh.ranks"] = "the number of ranks: --ranks"
     return found
+
+
+def read_into(each: Importer, source: Source) -> None:
+    source.into.systems.append(each.system)
+    each.read(source)
+    source.list_the_rest()
