@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import json
 import operator
-import os
 import re
 import shlex
-import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple, Union
 
 import yaml
+
+from ..analysis.schema import open_input
 
 try:
     import tomllib
@@ -95,16 +97,14 @@ def scalar_of(word: str) -> Scalar:
         return word
 
 
-def _shlex(text: str) -> List[str]:
-    try:
-        return shlex.split(text, comments=True)
-    except ValueError:
-        return text.split()
-
-
-def _split(text: str) -> List[str]:
+def _split(text: str, whole: bool = False) -> List[str]:
     """As the shell splits words, and once more where a quoted word holds several arguments."""
-    return [part for word in _shlex(text) for part in (_shlex(word) if " " in word and re.search(r"(^|\s)--\w", word) else [word])]
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:
+        words = text.split()
+    return words if whole else [part for word in words for part in (
+        _split(word, True) if " " in word and re.search(r"(^|\s)--\w", word) else [word])]
 
 
 _ASSIGNMENT = re.compile(r"\s*(?:(?:export|local|readonly|declare)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?=)(.*)$", re.S)
@@ -141,7 +141,7 @@ class _Shell:
             return f"$(({text}))"
 
     def _test(self, text: str) -> bool:
-        words = ["" if re.fullmatch(r"\$\{?\w+\}?", word) else word for word in map(self.expand, _shlex(re.sub(r"\[\[?|\]\]?|^\s*test\s", " ", text)))]
+        words = ["" if re.fullmatch(r"\$\{?\w+\}?", word) else word for word in map(self.expand, _split(re.sub(r"\[\[?|\]\]?|^\s*test\s", " ", text), True))]
         if len(words) == 2 and words[0] in ("-z", "-n"):
             return (words[1] == "") == (words[0] == "-z")
         if len(words) == 3 and words[1] in ("=", "==", "!="):
@@ -174,7 +174,7 @@ class _Shell:
     def assigns(self, line: str) -> bool:
         match = _ASSIGNMENT.match(line)
         name, adds, text = (match.group(1), match.group(2) == "+=", match.group(3).strip().rstrip("; ")) if match else ("", False, "")
-        words = [] if text.startswith("(") else _shlex(text)
+        words = [] if text.startswith("(") else _split(text, True)
         if not match or len(words) > 1 and not re.search(r"\$\(|`", text) and not all("=" in word for word in words[1:]):
             return False  # no assignment, or one for a single command
         if text.startswith("("):
@@ -262,12 +262,10 @@ def parse_settings(text: str, path: str) -> Settings:
 def read_file(path: str) -> Tuple[str, str]:
     """The text of a file, and its path for messages."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise Refused(f"{path}: is no file; {EXPECTED}")
-        with open(path, "rb") as stream:
+        with open_input(Path(path)) as stream:
             data = stream.read(MOST_BYTES + 1)
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}; {EXPECTED}")
+        raise Refused(f"{path}: {'is no file' if error.errno == errno.EINVAL else error.strerror}; {EXPECTED}")
     if len(data) > MOST_BYTES:
         raise Refused(f"{path}: more than {MOST_BYTES} bytes; {EXPECTED}")
     return data.decode("utf-8-sig", "replace"), path

@@ -55,21 +55,15 @@ def shown(value: Scalar) -> str:
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def _boolean(value: Scalar) -> bool:
-    return {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}[shown(value).lower()]
-
-
-def _number(value: Scalar) -> float:
-    if isinstance(value, bool):
+def _number(value: Scalar, whole: bool = False) -> float:
+    if isinstance(value, bool) or whole and float(value) != math.floor(float(value)):
         raise ValueError
-    return float(value)
+    return float(value) if not whole else value if isinstance(value, int) else int(float(value))
 
 
-def _integer(value: Scalar) -> int:
-    real = _number(value)
-    if real != math.floor(real):
-        raise ValueError
-    return value if isinstance(value, int) else int(real)
+_BOOLEANS = {word: word in ("true", "yes", "1", "on") for word in ("true", "yes", "1", "on", "false", "no", "0", "off")}
+_KINDS = {"boolean": (lambda value: _BOOLEANS[shown(value).lower()], None), "flag": (lambda value: _BOOLEANS[shown(value).lower()], False),
+          "number": (_number, None), "integer": (lambda value: _number(value, True), None), "size": (lambda value: _number(value, True) or 1, 1)}
 
 
 class Source:
@@ -86,8 +80,10 @@ class Source:
         self.ignored += rows.get("ignore", "").split()
         for prefix in rows.get("lift", "").split():
             self.lift(prefix)
+        for key, value in rows.get("always", {}).items():
+            self.keys[key] = value
         found = SimpleNamespace(shard=None, replicate=1, tensor=1, context=1, expert=1, pipeline=1, context_name="")
-        for kind in ("size", "integer", "number", "boolean", "flag", "text", "list"):
+        for kind in (*_KINDS, "text", "list"):
             for name, *names in (row.format(**tables).split() for row in rows.get(kind, [])):
                 setattr(found, name, getattr(self, kind)(*names))
                 found.context_name = names[0] if name == "context" else found.context_name
@@ -107,21 +103,20 @@ class Source:
         found = [self.values.pop(name) for name in names if name in self.values]
         return found[0] if found else None
 
-    def _as(self, kind: Callable[[Scalar], Any], otherwise: Any, *names: str) -> Any:
-        name = next((name for name in names if name in self.values), "")
-        value = self.take(*names)
+    def _as(self, kind: str, *names: str) -> Any:
+        name, value = next((name for name in names if name in self.values), ""), self.take(*names)
+        convert, otherwise = _KINDS[kind]
         if value is None or value in ("none", "null", "None", ""):
             return otherwise
         try:
-            return kind(value)
+            return convert(value)
         except (ValueError, TypeError, OverflowError, KeyError):
             only_a_run = "$" in shown(value) and _DECIDES.search(name)
             (self.into.unknown.append if only_a_run else self.lost)(f"{name} = {shown(value)}")
             return otherwise
 
-    boolean, flag = partialmethod(_as, _boolean, None), partialmethod(_as, _boolean, False)
-    number, integer = partialmethod(_as, _number, None), partialmethod(_as, _integer, None)
-    size = partialmethod(_as, lambda value: _integer(value) or 1, 1)
+    boolean, flag, number = partialmethod(_as, "boolean"), partialmethod(_as, "flag"), partialmethod(_as, "number")
+    integer, size = partialmethod(_as, "integer"), partialmethod(_as, "size")
 
     def text(self, *names: str, default: str = "") -> str:
         value = self.take(*names)
@@ -150,9 +145,6 @@ class Source:
         if when:
             self.into.matters.append(sentence)
 
-    def ask(self, key: str, sentence: str) -> None:
-        self.into.missing[key] = sentence
-
     def lift(self, prefix: str) -> None:
         """Settings below `prefix` lose it, unless there is one of the same name already."""
         for name in [name for name in self.values if name.startswith(prefix)]:
@@ -180,7 +172,7 @@ class Source:
             self.lost(f"{key} = fp16: bf16, which is as large, stands for it", low == "fp16")
             self.put(key, ("fp32" if low == "fp32" else "bf16") if low else None)
             if word and not low:
-                self.ask(key, f"{word} is no dtype that is known: --set {key}=bf16 (or fp32)")
+                self.into.missing[key] = f"{word} is no dtype that is known: --set {key}=bf16 (or fp32)"
 
     def ask_dtype(self, why: str, reduce: str = "") -> None:
         """Where the file leaves the dtype to others: what they say, or as the weights are stored, or a question; never fp32 by silence."""
@@ -189,8 +181,8 @@ class Source:
         if self.into.dtype in _LOW:
             self.puts("fsdp", param_dtype="bf16", reduce_dtype=reduce or "bf16")
             return self.lost(f"{why}: bf16 is taken, since the model's weights are {self.into.dtype}")
-        self.ask("fsdp.param_dtype", f"{why}: --set fsdp.param_dtype=bf16 (or fp32)")
-        self.ask("fsdp.reduce_dtype", f"what gradients are reduced in: --set fsdp.reduce_dtype={reduce or 'bf16'} (or fp32)")
+        self.into.missing["fsdp.param_dtype"] = f"{why}: --set fsdp.param_dtype=bf16 (or fp32)"
+        self.into.missing["fsdp.reduce_dtype"] = f"what gradients are reduced in: --set fsdp.reduce_dtype={reduce or 'bf16'} (or fp32)"
 
     def put_batch(self, whole: Optional[int], local: Optional[int], ranks: Optional[int]) -> None:
         """Microbatches of a global batch, if the ranks that see different samples are known."""
@@ -260,25 +252,24 @@ class Source:
         self.put("train.clip_norm", 1.0 if norm is None else norm if math.isfinite(norm) else 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Importer:
+    """Of one system. As a decorator it registers the reader, the one line that a new system needs."""
+
     system: str
     files: str
-    priority: int  # of two that take a file for theirs, the higher one has it
+    # Of two that take a file for theirs, the higher one has it. A lower one is read later, since it may leave to the others what they
+    # say: a model first, then a trainer's, then Accelerate's and DeepSpeed's.
+    priority: int
     looks_like: Callable[[Settings], Any]
-    read: Callable[[Source], None]
+
+    def __call__(self, read: Callable[[Source], None]) -> Callable[[Source], None]:
+        self.read = read
+        IMPORTERS.append(self)
+        return read
 
 
 IMPORTERS: List[Importer] = []
-
-
-def importer(system: str, files: str, priority: int, looks_like: Callable[[Settings], Any]) -> Callable[[Callable[[Source], None]], Any]:
-    """Registers a reader; the one line that a new system needs. A file of a lower priority is read later, since it may leave
-    to the others what they say: a model first, then a trainer's, then Accelerate's and DeepSpeed's."""
-    def register(read: Callable[[Source], None]) -> Callable[[Source], None]:
-        IMPORTERS.append(Importer(system, files, priority, looks_like, read))
-        return read
-    return register
 
 
 def list_importers() -> List[str]:

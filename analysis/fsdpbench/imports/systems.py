@@ -9,7 +9,7 @@ import re
 from typing import Any, List, Optional
 
 from .settings import Refused, Settings, parse_settings, read_file
-from .source import DATA, OFF, Import, Known, Source, find_importer, importer, read_into
+from .source import DATA, OFF, Import, Importer, Known, Source, find_importer, read_into
 
 _STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard", "5": "hybrid_shard_grad_op", "true": "full_shard"}
 _BEFORE = {"backward_pre": "pre", "backward_post": "post"}
@@ -41,7 +41,7 @@ def name_model(found: Import, name: str) -> None:
             found.keys["model.preset"] = match.expand(preset)
 
 
-@importer("Hugging Face", "a model's config.json", 50, lambda f: f.format == "json" and f.any("model_type", "architectures."))
+@Importer("Hugging Face", "a model's config.json", 50, lambda f: f.format == "json" and f.any("model_type", "architectures."))
 def read_hugging_face(s: Source) -> None:
     if not s.has("hidden_size") and s.has("text_config.hidden_size"):
         s.take("model_type")
@@ -57,7 +57,7 @@ def read_hugging_face(s: Source) -> None:
     kind, width, heads, inner = f.kind, f.width, f.heads, f.expert_width or f.inner
     gpt2, oss = kind == "gpt2", kind == "gpt_oss"
     s.into.dtype = f.dtype or s.into.dtype
-    s.puts("model", kind="decoder", layers=f.layers, width=width, heads=heads, kv_heads=f.kv_heads or heads,
+    s.puts("model", layers=f.layers, width=width, heads=heads, kv_heads=f.kv_heads or heads,
            ffn_width=inner or (4 * width if gpt2 else None), head_dim=f.head_dim if f.head_dim and heads and f.head_dim * heads != width else None,
            tied_head=gpt2 or kind.startswith("gemma") or kind == "opt" if f.tied is None else f.tied)
     if f.experts and f.experts > 1:
@@ -95,7 +95,7 @@ def _neighbours(blocks: List[str]) -> Optional[str]:
     return f"blocks:{numbers[0]}-{numbers[-1]}" if whole else None
 
 
-@importer("Hugging Face's peft", "adapter_config.json", 45, lambda f: f.format == "json" and f.has("peft_type"))
+@Importer("Hugging Face's peft", "adapter_config.json", 45, lambda f: f.format == "json" and f.has("peft_type"))
 def read_peft(s: Source) -> None:
     kind = s.text("peft_type")
     if kind != "LORA":
@@ -113,8 +113,8 @@ def read_peft(s: Source) -> None:
 
 def _put_model(s: Source, f: Any) -> None:
     m = s.facts("Megatron-LM's model")
-    s.puts("model", kind="decoder", layers=f.layers, tied_head=not m.untied, feed_forward="gated" if m.gated else "plain",
-           norm="rms" if m.norm == "RMSNorm" else "layer", bias=not m.no_bias, fused_projections=True, width=m.width, heads=m.heads,
+    s.puts("model", layers=f.layers, tied_head=not m.untied, feed_forward="gated" if m.gated else "plain",
+           norm="rms" if m.norm == "RMSNorm" else "layer", bias=not m.no_bias, width=m.width, heads=m.heads,
            kv_heads=m.groups if m.grouped and m.groups else m.heads, ffn_width=m.inner or (m.width and 4 * m.width),
            learned_positions=m.positions if m.embedding in ("", "learned_absolute") else None)
     known = vocabulary_of(m.tokenizer) or vocabulary_of(m.tokenizer_type)
@@ -122,7 +122,7 @@ def _put_model(s: Source, f: Any) -> None:
     rows = m.padded or m.vocab or (known and -(-known // part) * part)
     s.put("model.vocab", rows)
     if not rows:
-        s.ask("model.vocab", f"the vocabulary, which is the tokenizer's{f' ({m.tokenizer})' if m.tokenizer else ''}: --set model.vocab=ROWS")
+        s.into.missing["model.vocab"] = f"the vocabulary, which is the tokenizer's{f' ({m.tokenizer})' if m.tokenizer else ''}: --set model.vocab=ROWS"
     s.lost(f"no --vocab-size: {rows}, as the tokenizer has, filled up to a multiple of {part}", rows and not (m.padded or m.vocab))
     if not m.experts:
         return
@@ -156,7 +156,7 @@ def _put_recomputation(s: Source, f: Any, blocks: Optional[int], against: str) -
     s.lost(f"--recompute-modules {' '.join(modules)}: what {'it saves is' if len(modules) == 1 else 'they save is'} kept here", modules)
 
 
-@importer("Megatron-LM", "arguments, one or more a line, or a script that calls it", 0, lambda f: f.format == "arguments" and f.any(
+@Importer("Megatron-LM", "arguments, one or more a line, or a script that calls it", 0, lambda f: f.format == "arguments" and f.any(
     "num-layers", "hidden-size", "micro-batch-size", "global-batch-size", "tensor-model-parallel-size", "use-megatron-fsdp",
     "use-distributed-optimizer", "data-parallel-sharding-strategy", "recompute-granularity"))
 def read_megatron(s: Source) -> None:
@@ -200,7 +200,7 @@ def read_megatron(s: Source) -> None:
     s.put("train.optimizer", "sgd" if f.optimizer == "sgd" else "adamw")
 
 
-@importer("Primus", "YAML of an experiment with Megatron-LM or torchtitan", 30, lambda f: f.format == "yaml" and f.has("modules."))
+@Importer("Primus", "YAML of an experiment with Megatron-LM or torchtitan", 30, lambda f: f.format == "yaml" and f.has("modules."))
 def read_primus(s: Source) -> None:
     prefix = next((name[:-len("framework")] for name in s.values if name.startswith("modules.") and name.endswith(".framework")), "modules.")
     framework, model = s.text(prefix + "framework"), s.text(prefix + "model")
@@ -222,7 +222,7 @@ def read_primus(s: Source) -> None:
     read_megatron(s)
 
 
-@importer("nanotron", "YAML", 30, lambda f: f.format == "yaml" and f.has("parallelism.", "tokens.") and f.any("model.model_config.", "optimizer.zero_stage"))
+@Importer("nanotron", "YAML", 30, lambda f: f.format == "yaml" and f.has("parallelism.", "tokens.") and f.any("model.model_config.", "optimizer.zero_stage"))
 def read_nanotron(s: Source) -> None:
     m, f = "model.model_config.", s.facts("nanotron")
     part = f.multiple * f.tensor
@@ -244,18 +244,17 @@ def read_nanotron(s: Source) -> None:
     s.put_groups(f.tensor, f.expert)
     s.puts("mesh", ranks=f.data * f.tensor * f.context * f.expert, sequence_parallel=True if f.mode == "REDUCE_SCATTER" and f.tensor > 1 else None)
     s.put_context(f.context_name, f.context, "mesh.tensor" if f.tensor > 1 else "" if stage else "fsdp.strategy = no_shard")
-    s.put("train.accumulate_mode", "no_sync")
     s.put_optimizer(f.optimizer)
 
 
-@importer("torchtitan", "TOML, or the arguments of newer versions", 25, lambda f: f.format in ("toml", "arguments") and f.any("training.", "parallelism."))
+@Importer("torchtitan", "TOML, or the arguments of newer versions", 25, lambda f: f.format in ("toml", "arguments") and f.any("training.", "parallelism."))
 def read_torchtitan(s: Source) -> None:
     for name in [name for name in s.values if "-" in name and s.settings.format == "arguments"]:
         s.values[name.replace("-", "_")] = s.values.pop(name)
     f = s.facts("torchtitan")
     name_model(s.into, f"{f.name}-{f.flavor}" if f.flavor and f.flavor.lower() not in f.name.lower() else f.name or f.module)
     s.lost(f"model.flavor = {f.flavor}", f.flavor and "model.preset" not in s.keys)
-    s.puts("fsdp", preset="torchtitan-moe" if f.expert > 1 else "fsdp2", wrap="block", head_unit=True, gradient_scaling="sum")
+    s.puts("fsdp", preset="torchtitan-moe" if f.expert > 1 else "fsdp2")
     launched = s.launched()
     # Ranks that split sequences shard parameters, too (its mesh dp_shard_cp), and are not among those of data_parallel_shard_degree.
     data = s.put_mesh(launched and launched // f.pipeline, f)
@@ -287,13 +286,13 @@ def read_torchtitan(s: Source) -> None:
 
 
 def _put_fsdp2(s: Source, f: Any) -> None:
-    s.puts("fsdp", preset="torchtitan-moe" if f.expert > 1 else "fsdp2", wrap="block", param_dtype="bf16", reduce_dtype="fp32")
+    s.puts("fsdp", preset="torchtitan-moe" if f.expert > 1 else "fsdp2")
     s.put_dtypes(f.param, f.reduce)
     s.put_lora(f.lora_rank, f.lora_alpha, f.lora_targets)
 
 
 # No recipes for drafts, embeddings or distillation, which have other models beside the one that is named.
-@importer("NeMo Automodel", "YAML of a recipe for a language model", 30, lambda f: f.format == "yaml" and f.has(
+@Importer("NeMo Automodel", "YAML of a recipe for a language model", 30, lambda f: f.format == "yaml" and f.has(
     "distributed.", "model.", "step_scheduler.") and re.search(
         r"(?<!Distillation)RecipeFor(NextTokenPrediction|VLM)$", str(f.values.get("recipe", "RecipeForNextTokenPrediction"))))
 def read_automodel(s: Source) -> None:
@@ -315,7 +314,7 @@ def read_automodel(s: Source) -> None:
     s.put_optimizer(f.optimizer.split(".")[-1], "fusedadam")
 
 
-@importer("prime-rl", "TOML", 30, lambda f: f.format == "toml" and not f.any("training.", "parallelism.") and (
+@Importer("prime-rl", "TOML", 30, lambda f: f.format == "toml" and not f.any("training.", "parallelism.") and (
     f.any("orchestrator.", "trainer.model.", "trainer.optim.") or f.has("model.name") and f.any("optim.", "data.seq_len", "data.batch_size")))
 def read_prime(s: Source) -> None:
     s.ignored += ["orchestrator.", "inference."]
@@ -336,7 +335,7 @@ def read_prime(s: Source) -> None:
     s.put_optimizer(f.optimizer)
 
 
-@importer("llm-foundry", "YAML of Composer's train.py, or of mcli with its parameters", 30, lambda f: f.format == "yaml" and any(
+@Importer("llm-foundry", "YAML of Composer's train.py, or of mcli with its parameters", 30, lambda f: f.format == "yaml" and any(
     f.values.get(top + "model.name") in ("mpt_causal_lm", "hf_causal_lm") and f.any(*(
         top + name for name in ("device_train_microbatch_size", "global_train_batch_size", "train_loader."))) for top in ("", "parameters.")))
 def read_foundry(s: Source) -> None:
@@ -347,10 +346,9 @@ def read_foundry(s: Source) -> None:
     if f.kind == "mpt_causal_lm":  # with the defaults of its MPTConfig
         m = s.facts("MPT")
         width, heads = m.width or 2048, m.heads or 16
-        s.puts("model", kind="decoder", layers=m.layers or 24, width=width, heads=heads, tied_head=m.tied is not False,
-               kv_heads=m.kv_heads or (1 if m.attention == "multiquery_attention" else heads), vocab=m.vocab or 50368, experts=m.experts,
-               ffn_width=m.inner or int((m.ratio or 4) * width), bias=not m.no_bias, fused_projections=True, active_experts=m.active,
-               feed_forward="gated" if m.feed_forward == "mptglu" else "plain", norm="rms" if "rms" in m.norm else "layer",
+        s.puts("model", width=width, heads=heads, kv_heads=m.kv_heads or (1 if m.attention == "multiquery_attention" else heads),
+               ffn_width=m.inner or int((m.ratio or 4) * width), feed_forward="gated" if m.feed_forward == "mptglu" else "plain",
+               norm="rms" if "rms" in m.norm else "layer", bias=not m.no_bias, tied_head=m.tied is not False,
                learned_positions=None if m.alibi or m.rope else f.length)
         s.lost("attn_config.alibi: positions cost nothing here", m.alibi)
     else:
@@ -364,7 +362,7 @@ def read_foundry(s: Source) -> None:
         s.put("fsdp.fp8_products", True if low == "fp8" else None)
     else:
         s.ask_dtype("precision is not in the file")
-    s.puts("fsdp", preset="fsdp1" if shards else "fsdp2", strategy=strategy if shards else "no_shard", wrap="block")
+    s.puts("fsdp", preset="fsdp1" if shards else "fsdp2", strategy=strategy if shards else "no_shard")
     if ranks and "hybrid" in strategy:
         s.puts("mesh", shard=min(8, ranks), replicate=max(1, ranks // 8))
     if shards:
@@ -372,12 +370,12 @@ def read_foundry(s: Source) -> None:
                all_gather_limit="unlimited" if f.limit is False else None)
     s.put("mesh.ranks", ranks)
     s.put_batch(f.batch, int(f.micro) if f.micro.isdigit() else None, ranks)
-    s.ask("train.batch_per_rank", f"device_train_microbatch_size = {f.micro or 'not given'}, which a run finds out: --set train.batch_per_rank")
+    s.into.missing["train.batch_per_rank"] = f"device_train_microbatch_size = {f.micro or 'not given'}, which a run finds out: --set train.batch_per_rank"
     s.puts("train", seq_len=f.length, accumulate_mode=None if shards else "no_sync", clip_norm=f.clip if f.clipping in ("", "norm") else None)
     s.put_optimizer(f.optimizer, "decoupled_adamw")
 
 
-@importer("verl", "overrides on a command line, or YAML", 30, lambda f: f.format in ("yaml", "arguments") and (f.any(
+@Importer("verl", "overrides on a command line, or YAML", 30, lambda f: f.format in ("yaml", "arguments") and (f.any(
     "actor_rollout_ref.", "trainer.n_gpus_per_node", "model.partial_pretrain", "data.micro_batch_size_per_gpu") or any(
         "verl.trainer" in word for word in f.texts)))
 def read_verl(s: Source) -> None:
@@ -420,7 +418,7 @@ def read_verl(s: Source) -> None:
         local = max(1, f.tokens * f.context // length) if f.tokens and length else local
         s.lost(f"use_dynamic_bsz: microbatches of up to {f.tokens or 'some'} tokens; full ones of the longest sequences stand for them")
     s.put_batch(f.samples and f.samples * f.answers, local, data)
-    s.ask("train.batch_per_rank", "sequences of a microbatch (ppo_micro_batch_size_per_gpu): --set train.batch_per_rank")
+    s.into.missing["train.batch_per_rank"] = "sequences of a microbatch (ppo_micro_batch_size_per_gpu): --set train.batch_per_rank"
     s.puts("train", seq_len=length, clip_norm=f.clip or 1.0)
 
 
@@ -454,7 +452,7 @@ def _read_fsdp(s: Source, ranks: Optional[int], machines: int, mesh: Any, versio
     s.put("fsdp.wrap", {"TRANSFORMER_BASED_WRAP": "block", "SIZE_BASED_WRAP": f"size:{f.least or 100_000_000}"}.get(f.wrap, "model"))
 
 
-@importer("Accelerate", "the YAML of `accelerate config`", 20, lambda f: f.format == "yaml" and (
+@Importer("Accelerate", "the YAML of `accelerate config`", 20, lambda f: f.format == "yaml" and (
     f.has("distributed_type") or f.has("fsdp_config.", "mixed_precision")))
 def read_accelerate(s: Source) -> None:
     f = s.facts("Accelerate")
@@ -467,7 +465,6 @@ def read_accelerate(s: Source) -> None:
         s.ask_dtype("mixed_precision is not in the file")
     s.lost(f"mixed_precision = no: fp32, unless the job loads the weights as they are stored, which is {s.into.dtype}",
            precision == "no" and s.into.dtype in ("bfloat16", "float16"))
-    s.put("train.accumulate_mode", "no_sync")
     p, z, heads = "parallelism_config.parallelism_config_", "deepspeed_config.", "parallelism_config.parallelism_config_sp_size"
     if alone or kind.startswith("MULTI_"):
         s.puts("fsdp", preset="fsdp2", strategy="no_shard")
@@ -490,7 +487,7 @@ def read_accelerate(s: Source) -> None:
     s.put("mesh.ranks", ranks)
 
 
-@importer("DeepSpeed", "JSON", 10, lambda f: f.format == "json" and f.any("zero_optimization.", "train_micro_batch_size_per_gpu", "train_batch_size"))
+@Importer("DeepSpeed", "JSON", 10, lambda f: f.format == "json" and f.any("zero_optimization.", "train_micro_batch_size_per_gpu", "train_batch_size"))
 def read_deepspeed(s: Source) -> None:
     z, of_trainer = "zero_optimization.", "auto" in s.values.values()
     # The Trainer makes these of the model's width, and others of its own arguments.
@@ -545,7 +542,6 @@ def _read_trainer(s: Source) -> None:
     pure = s.values.get("pure_bf16") is True or s.values.get("bf16") == "full"
     cut = any("CutCrossEntropy" in str(value) for value in s.values.values())
     f = s.facts("Trainer")
-    s.put("train.accumulate_mode", "no_sync")
     s.put_clip(f.norm)
     s.put_optimizer(f.optimizer, "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused")
     s.put("fsdp.state_dtype", "bf16" if pure else None)
@@ -572,7 +568,7 @@ def _read_trainer(s: Source) -> None:
         s.lost("neither FSDP nor DeepSpeed is in the file: whole models on each rank (DDP); import Accelerate's YAML or DeepSpeed's JSON, too, if there is one")
 
 
-@importer("axolotl", "YAML", 30, lambda f: f.format == "yaml" and f.has("base_model") and f.any(
+@Importer("axolotl", "YAML", 30, lambda f: f.format == "yaml" and f.has("base_model") and f.any(
     "sequence_len", "micro_batch_size", "datasets.", "adapter", "fsdp_config.", "output_dir"))
 def read_axolotl(s: Source) -> None:
     f = s.facts("axolotl")
@@ -595,7 +591,7 @@ def read_axolotl(s: Source) -> None:
     _read_trainer(s)
 
 
-@importer("LLaMA-Factory", "YAML", 30, lambda f: f.format == "yaml" and (
+@Importer("LLaMA-Factory", "YAML", 30, lambda f: f.format == "yaml" and (
     f.has("model_name_or_path") and f.any("stage", "finetuning_type", "template") or f.has("model", "dist_config.name")))
 def read_llama_factory(s: Source) -> None:
     f, newer = s.facts("LLaMA-Factory"), s.has("dist_config.name")
