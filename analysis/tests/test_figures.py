@@ -10,11 +10,8 @@ from support import DATA, HOSTILE, FigureTest, make_hostile, texts_of
 from fsdpbench.analysis.page import svg_of
 from fsdpbench.analysis.figures.collectives import fold
 from fsdpbench.analysis.figures.contrast import waits
-from fsdpbench.analysis.figures.frontier import draw_frontier
 from fsdpbench.analysis.figures.timeline import TimelinePart, draw_timeline
-from fsdpbench.analysis.frontier_view import Choice, FrontierPanel, frontier_rows
 from fsdpbench.analysis.schema import read_run
-from fsdpbench.analysis.sweep_view import load_sweep
 from fsdpbench.fields import CauseInterval
 from fsdpbench.analysis.pair_page import compare_page, pair_page
 from fsdpbench.analysis.run_page import run_page
@@ -89,24 +86,6 @@ class Figures(FigureTest):
 
     def test_model_batch_ranks(self) -> None:
         self.check_page(sweep_page(DATA / "scaling/sweep.json"), 5)
-
-    def test_frontier(self) -> None:
-        self.check(draw_frontier(frontier_rows(load_sweep(DATA / "sweep/sweep.json"))), "frontier")
-
-        def twelve_engines(value):
-            value["axes"][1]["values"] = [f"engine_{chr(97 + i)}-{i}" for i in range(12)]
-            value["series"] = ["fsdp.all_gather_limit"]
-            value["cells"] = [cell | {"id": f"{cell['id']}-{i}",
-                                      "axes": cell["axes"] | {"fsdp.all_gather_limit": name}}
-                              for cell in value["cells"][::5]
-                              for i, name in enumerate(value["axes"][1]["values"])]
-        rows = frontier_rows(load_sweep(self.copy("sweep", twelve_engines) / "sweep.json"))
-        self.check(draw_frontier(rows), "all choices at one point")
-
-    def test_the_frontier_is_what_is_worth_its_memory(self) -> None:
-        choices = [Choice("slow and small", 9, 1), Choice("as small, faster", 8, 1), Choice("beaten", 8.5, 2),
-                   Choice("hardly faster", 7.97, 3), Choice("fast and large", 5, 4), Choice("both worse", 6, 5)]
-        self.assertEqual([c.name for c in FrontierPanel("", choices).front()], ["as small, faster", "fast and large"])
 
     def test_long_names(self) -> None:
         def long_names(value):

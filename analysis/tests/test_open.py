@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 from typing import Any, Dict, List, Tuple

@@ -338,16 +338,6 @@ class CommandLine(FolderTest):
         self.assertIn("With prefetching: 100\u00a0ms a step", text)
         self.assertIn("communicating", text)
 
-    def test_frontier(self) -> None:
-        out = self.folder / "frontier.png"
-        self.assertEqual(main(["frontier", str(DATA / "sweep"), str(DATA / "sweep"), "--out", str(out)]), 0)
-        with Image.open(out) as picture:
-            self.assertEqual(picture.width, 1980)
-        unsaid = self.copy("sweep", lambda value: value.pop("series"))
-        with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(main(["frontier", str(unsaid), "--out", str(out)]), 2)
-        self.assertIn("sweep.json: which key is chosen is not said; expected `series`", said.getvalue())
-
     def test_table(self) -> None:
         def failed(value):
             value["cells"][1] |= {"status": "failed", "reason": 'too little memory, "64 GiB"'}

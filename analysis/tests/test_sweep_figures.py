@@ -10,11 +10,8 @@ from pathlib import Path
 
 from support import DATA, FigureTest
 
-from fsdpbench.analysis.figures.frontier import draw_frontier
-from fsdpbench.analysis.frontier_view import frontier_rows
 from fsdpbench.analysis.style import look
 from fsdpbench.analysis.sweep_page import sweep_page
-from fsdpbench.analysis.sweep_view import load_sweep
 
 # The first is drawn along x; the second becomes lines, the others panels. Names differ at their ends only.
 LONG = "reshard_after_forward_with_a_name_that_somebody_chose_carefully"
@@ -85,14 +82,6 @@ class SweepFigures(FigureTest):
         self.assertEqual(len(captions), 4)  # two parts of columns, two of lines
         for caption in captions:
             self.assertIn("In the table only: 4 further columns.", caption)
-
-    def test_frontiers_name_every_setting_in_a_colour_of_its_own(self) -> None:
-        for count in (1, 4):
-            figure = draw_frontier(frontier_rows(load_sweep(self.sweep(count))))
-            self.keep(figure, f"{count}-frontier")
-            texts = " ".join(self.check(figure, f"frontier of {count} axes")).replace("\n", "")
-            for name in AXES[1][1]:
-                self.assertIn(name, texts)
 
     def test_the_first_24_colours_differ(self) -> None:
         self.assertEqual(len({look(i)[0] for i in range(24)}), 24)

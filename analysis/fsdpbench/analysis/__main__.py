@@ -1,4 +1,4 @@
-"""python -I -m fsdpbench.analysis report|open|watch|import|timeline|contrast|frontier|table ...
+"""python -I -m fsdpbench.analysis report|open|watch|import|timeline|contrast|table ...
 
 -I, because Python looks for modules in the current folder first, which may be a result folder of somebody else.
 """
@@ -127,9 +127,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
     contrast = commands.add_parser("contrast", help="when one rank of each run computed, communicated and waited")
     contrast.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="result folders with a trace")
     contrast.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
-    frontier = commands.add_parser("frontier", help="step time over peak memory of what a sweep's series chooses between")
-    frontier.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="of sweeps (sweep.json)")
-    frontier.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
     table = commands.add_parser("table", help="the cells of a sweep as CSV")
     table.add_argument("folder", type=Path, metavar="DIR", help="of a sweep (sweep.json)")
     table.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .csv file")
@@ -156,9 +153,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
         elif chosen.command == "contrast":
             from .timeline_command import write_contrast
             return _print(write_contrast(chosen.folders, chosen.out))
-        elif chosen.command == "frontier":
-            from .frontier_command import write_frontier
-            return _print(write_frontier(chosen.folders, chosen.out))
         elif chosen.command == "table":
             from .table import write_table
             return _print(write_table(chosen.folder, chosen.out))
