@@ -115,7 +115,7 @@ def sweep(sweep: Union[None, str, "os.PathLike[str]"] = None, *, base: Optional[
 def open(*sources: Source, port: int = 0, browser: bool = True) -> "Server":
     """Serves the timeline of one or two results or traces on this machine, in a thread, until its close(); its url has the
     address. Raises fsdpbench.analysis.schema.ReportError for what has no timeline and no report, and a port in use."""
-    from .analysis.open_command import make_server
+    from .analysis.open_page import make_server
     if not 1 <= len(sources) <= 2:
         raise TypeError(f"open() takes one result, or two to be shown above each other, not {len(sources)}")
     server = make_server([Path(_text(source)) for source in sources], port).start()

@@ -231,7 +231,7 @@ class Sweep(_Rows):
 
     def rows(self) -> List[Dict[str, Any]]:
         """A dict per cell: its place on the axes, then times, memory, and why it failed. None: not measured."""
-        from .analysis.table import COLUMNS, numbers_of
+        from .analysis.sweep_view import COLUMNS, numbers_of
         return [{**cell.axes, **dict(zip(COLUMNS, numbers_of(cell)))} for cell in self.cells]
 
     def _repr_html_(self) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from support import DATA, HOSTILE, BrowserTest, FolderTest, make_hostile
 
 import fsdpbench
-from fsdpbench.analysis.open_command import make_server, write_timeline_page
+from fsdpbench.analysis.open_page import make_server, write_timeline_page
 from fsdpbench.analysis.open_page import timeline_page
 from fsdpbench.analysis.open_rows import load_rows
 from fsdpbench.analysis.open_server import Server

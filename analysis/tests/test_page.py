@@ -20,11 +20,11 @@ from support import DATA, HOSTILE, BrowserTest, FolderTest, UndrawnTest, make_ho
 from PIL import Image
 
 from fsdpbench.analysis.__main__ import main
-from fsdpbench.analysis.attachments import trace_attachments
+from fsdpbench.analysis.trace import trace_attachments
 from fsdpbench.analysis.figures.timeline import choose_ranks
 from fsdpbench.analysis.report import write_report
 from fsdpbench.analysis.timeline_command import load_part, write_contrast
-from fsdpbench.analysis.verdict import would_help
+from fsdpbench.analysis.numbers import would_help
 from fsdpbench import fields
 from fsdpbench.fields import ReportError
 

@@ -71,7 +71,7 @@ def _bytes(text: str) -> float:
 
 def _open(paths: List[Path], port: int, browser: bool, html: Optional[Path]) -> int:
     """Serves until Ctrl-C, which is how one ends it: then the exit code is 0."""
-    from .open_command import make_server, write_timeline_page
+    from .open_page import make_server, write_timeline_page
     if len(paths) > 2:
         raise ReportError(f"{len(paths)} results are given; one, or two above each other, can be opened")
     if html is not None:
@@ -154,7 +154,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
             from .timeline_command import write_contrast
             return _print(write_contrast(chosen.folders, chosen.out))
         elif chosen.command == "table":
-            from .table import write_table
+            from .sweep_view import write_table
             return _print(write_table(chosen.folder, chosen.out))
         from .report import write_report
         return _print(write_report([chosen.folder] + ([chosen.other] if chosen.other else []), chosen.out,

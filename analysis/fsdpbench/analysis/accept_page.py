@@ -9,12 +9,12 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from .. import fields
 from ..fields import Record, ReportError
-from .attachments import packed_trace
 from .figures.acceptance import MOST_RANKS, Bars, Ladder, RateLine, Rung, draw_bars, draw_ladders, draw_pairs, draw_rates
 from .figures.steps import StepLine, draw_steps
 from .page import Page, Picture, Table
 from .schema import read_record
 from .text import clean, count_text, digits, dotted, milliseconds, percent, sentence
+from .trace import packed_trace
 from .world import emulation_badges, machine, world_rows
 
 _WORDS = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "unrated": "unrated"}

@@ -10,18 +10,16 @@ from typing import Dict, List, Optional, Sequence
 
 from .. import fields
 from ..fields import Record, ReportError
-from .attachments import trace_attachments
-from .critical_path import path_table
 from .figures.breakdown import Bar, draw_breakdown
 from .figures.causes import CausePanel, draw_causes
 from .figures.collectives import FOLD_ABOVE, draw_collectives
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import TimelinePart, choose_ranks, draw_timeline
+from .numbers import hidden, made_of, path_table
 from .page import Page, Picture, Table
 from .schema import read_record
 from .text import clean, count_text, dotted, milliseconds, percent, sentence, size
-from .trace import LaneTrace, Slice, Trace, find_trace, load_trace
-from .verdict import hidden, made_of
+from .trace import LaneTrace, Slice, Trace, find_trace, load_trace, trace_attachments
 
 DRAWN_RANKS = 4
 _MOST_RANKS = 32

@@ -1,15 +1,19 @@
-"""The tables of numbers and of settings, of one run or of two beside each other."""
+"""What pages of runs, pairs and jobs say alike: tables of numbers, settings, GPUs and the critical path; the verdict in words."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..fields import Record
 from .page import Table
 from .style import BREAKDOWN
 from .text import clean, milliseconds, percent, size, value_text
+
+_MOST_RANKS = 20
+_MOST_GPUS = 64
 
 # How the parts of a step belong together; the page of a sweep says the same.
 PARTS = ("Compute, exposed communication, exposed copies and idle time add up to the step time: they are means over all "
@@ -156,3 +160,70 @@ def _plain(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return clean(json.dumps(value), 60)
     return '""' if value == "" else value_text(value, 60)
+
+
+def path_table(path: Record) -> Table:
+    """Of a "critical_path"; without rows if nothing was rated."""
+    kinds = [kind for kind in ("kernels", "collectives", "copies", "host", "waits", "unknown")
+             if any(kind in one.kinds_ms for one in path.ranks)]
+    rows = [[f"{one['rank']}", milliseconds(one["ms"]), percent(one["share_pct"]),
+             *(milliseconds(one.kinds_ms[kind]) if kind in one.kinds_ms else "" for kind in kinds)] for one in path.ranks]
+    return Table("Critical path", ["rank", "a step", "of the step", *kinds], rows[:_MOST_RANKS],
+                 note="The chain that decided how long a step was, across ranks: it goes to the rank that arrives last at "
+                      "a collective. It is exactly the step.")
+
+
+def gpu_table(gpus: Sequence[Record]) -> Optional[Table]:
+    """None if there are no GPUs."""
+    if not gpus:
+        return None
+
+    def clock(gpu: Record) -> Optional[float]:
+        clocks = _told(gpu, "sm_mhz", "number")
+        return median(clocks) if clocks else None
+
+    def of(value: Optional[float], most: Optional[float]) -> str:
+        if value is None:
+            return "–"
+        return f"{value:.0f}" if most is None else f"{value:.0f} of {most:.0f}"
+    rows = []
+    shown = sorted(gpus, key=lambda g: (clock(g) is None, clock(g) or 0))[:_MOST_GPUS]
+    for gpu in sorted(shown, key=lambda g: g["rank"]):
+        limits, power, heat = gpu.inner("limits"), _told(gpu, "power_w", "number"), _told(gpu, "temperature_c", "number")
+        held = sorted({word for words in _told(gpu, "held_down_by", "text") for word in words.split(", ") if word})
+        rows.append((str(gpu.rank), of(clock(gpu), limits.sm_mhz), of(median(power) if power else None, limits.power_w),
+                     of(max(heat) if heat else None, None), clean(gpu.unknown_because, 300)
+                     or ", ".join(clean(word, 60) for word in held) or "nothing"))
+    note = "Medians over the measured steps, the highest temperature, and what held clocks down in any of them."
+    if len(gpus) > len(shown):
+        note += f" The {len(shown)} of {len(gpus)} with the slowest clocks."
+    return Table("GPUs", ("rank", "SM clock, MHz", "power, W", "temperature, C", "clocks held down by"), rows, texts=(4,), note=note)
+
+
+def _told(gpu: Record, key: str, kind: str) -> List[Any]:
+    """A value a step; those that are null are left out."""
+    return [value for value in gpu.inner("steps").typed(key, f"list of {kind}") if value is not None]
+
+
+def made_of(step_ms: Optional[float], parts: Record) -> Optional[str]:
+    """'Of a step of 89 ms, 61 % is computation, 34 % …'."""
+    if step_ms is None or step_ms <= 0 or not complete(parts):
+        return None
+    def share(ms: float) -> str:
+        return percent(100 * ms / step_ms)
+    return (f"A step takes {milliseconds(step_ms)}: {share(parts.compute_ms)} of it computation, "
+            f"{share(parts.exposed_comm_ms)} exposed communication, {share(parts.exposed_copy_ms)} exposed copies, "
+            f"{share(parts.idle_ms)} idle.")
+
+
+def hidden(overlap_pct: Optional[float], comm_ms: Optional[float]) -> Optional[str]:
+    if overlap_pct is None or comm_ms is None:
+        return None
+    return f"{percent(overlap_pct)} of the {milliseconds(comm_ms)} of communication is hidden behind computation."
+
+
+def would_help(causes: Sequence[Record], count: int = 2) -> List[str]:
+    """The advice of the largest causes, in the words of the file; what has no known cause has no remedy."""
+    ranked = [c for c in sorted(causes, key=lambda c: -c["ms"]) if c.advice][:count]
+    words = iter(("What would help most: ", *("Then: " for _ in ranked)))
+    return [("Not explained: " if cause.cause == "unknown" else next(words)) + cause.advice for cause in ranked]

@@ -9,19 +9,19 @@ from typing import Any, Dict, List, Tuple
 
 from .. import fields
 from ..fields import Record, ReportError
-from .attachments import trace_attachments
 from .figures.breakdown import Bar, draw_breakdown
 from .figures.causes import CausePanel, draw_causes
 from .figures.memory import MemoryPanel, draw_memory
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import draw_timeline
-from .numbers import complete, differing_keys, differing_table, median_of, numbers_of, paired_table, parts_note, total_ms
+from .numbers import (complete, differing_keys, differing_table, made_of, median_of, numbers_of, paired_table,
+                      parts_note, total_ms)
 from .page import Page, Picture
 from .run_page import UNSAID, caveats_of, phases_of, run_title
 from .schema import read_record, read_run
 from .text import clean, dotted, milliseconds, percent, sentence
 from .timeline_command import load_part
-from .verdict import made_of
+from .trace import trace_attachments
 from .world import beside, emulation_badges, machine, world_rows
 
 

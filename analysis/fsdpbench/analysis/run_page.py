@@ -7,21 +7,19 @@ from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
 from ..fields import Record, ReportError
-from .attachments import trace_attachments
-from .critical_path import path_table
 from .figures.breakdown import Bar, draw_breakdown
 from .figures.causes import CausePanel, draw_causes
 from .figures.collectives import draw_collectives
 from .figures.memory import MemoryPanel, draw_memory
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import choose_ranks, draw_timeline
-from .gpus import gpu_table
-from .numbers import changed_table, complete, interval_text, median_of, numbers_table, parts_note
+from .numbers import (changed_table, complete, gpu_table, hidden, interval_text, made_of, median_of, numbers_table,
+                      parts_note, path_table, would_help)
 from .page import Page, Picture
 from .schema import read_run, setting
 from .text import clean, count_text, dotted, sentence, size
 from .timeline_command import load_part
-from .verdict import hidden, made_of, would_help
+from .trace import trace_attachments
 from .world import emulation_badges, machine, world_rows
 
 UNSAID = "the result file does not say, as no step was measured"

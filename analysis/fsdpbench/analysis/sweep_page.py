@@ -14,7 +14,7 @@ from .figures.lines import Line, Panel, Row, draw_lines, numeric
 from .figures.scaling import draw_scaling
 from .figures.timeline import TimelinePart, draw_timeline
 from .page import Page, Picture, Table
-from .numbers import complete, interval_name, is_range, parts_note
+from .numbers import complete, hidden, interval_name, is_range, made_of, parts_note, would_help
 from .scaling_view import scaling_columns
 from .style import MOST_SERIES
 from .sweep_view import (find_axis, group, key_of, label, load_sweep, measured as is_measured, ordered, peak_of, rated,
@@ -22,7 +22,6 @@ from .sweep_view import (find_axis, group, key_of, label, load_sweep, measured a
 from .text import clean, count_text, digits, dotted, milliseconds, sentence, size, value_text
 from .timeline_command import load_part
 from .trace import find_trace
-from .verdict import hidden, made_of, would_help
 from .world import emulation_badges, world_rows
 
 _MAX_COLUMNS = 4
