@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 from .settings import Refused, Settings, parse_settings, read_file
 from .source import DATA, OFF, Import, Importer, Known, Source, find_importer, read_into
@@ -88,13 +88,6 @@ def read_hugging_face(s: Source) -> None:
     s.lost("attention_bias = true", f.attention_bias and not oss)
 
 
-def _neighbours(blocks: List[str]) -> Optional[str]:
-    """ "blocks:4-7", if all from the first to the last are listed."""
-    numbers = sorted(int(block) for block in blocks if block.isdigit())
-    whole = numbers and len(numbers) == len(blocks) and numbers == list(range(numbers[0], numbers[-1] + 1))
-    return f"blocks:{numbers[0]}-{numbers[-1]}" if whole else None
-
-
 @Importer("Hugging Face's peft", "adapter_config.json", 45, lambda f: f.format == "json" and f.has("peft_type"))
 def read_peft(s: Source) -> None:
     kind = s.text("peft_type")
@@ -104,8 +97,9 @@ def read_peft(s: Source) -> None:
     rank, alpha = f.rank or 8, f.alpha or 8.0
     # lora_alpha / sqrt(r) in place of lora_alpha / r.
     s.put_lora(rank, alpha * math.sqrt(rank) if f.root else alpha, f.targets)
-    neighbours = _neighbours(f.blocks)
-    s.put("model.trainable", neighbours)
+    numbers = sorted(int(block) for block in f.blocks if block.isdigit())
+    neighbours = numbers and len(numbers) == len(f.blocks) and numbers == list(range(numbers[0], numbers[-1] + 1))
+    s.put("model.trainable", f"blocks:{numbers[0]}-{numbers[-1]}" if neighbours else None)
     s.lost(f"layers_to_transform = {', '.join(f.blocks)}: blocks that are no neighbours; all have adapters here", f.blocks and not neighbours)
     s.lost(f"bias = {f.bias}: no bias trains here", f.bias not in ("", "none"))
     s.lost(f"lora_dropout = {f.dropout!r}: adapters have no dropout here", f.dropout)
@@ -355,7 +349,7 @@ def read_foundry(s: Source) -> None:
         name_model(s.into, f.model)
         s.lost("model.config_overrides: the sizes of the named model are taken", overrides)
         s.put_lora(f.lora_rank, f.lora_alpha, f.lora_targets)
-    mixed, strategy = f.mixed.upper() or "DEFAULT", (f.strategy or "full_shard").lower().lstrip("_").replace("zero2", "grad_op")
+    mixed, strategy = f.mixed.upper(), (f.strategy or "full_shard").lower().lstrip("_").replace("zero2", "grad_op")
     if f.precision:
         low = "fp32" if mixed == "FULL" else f.precision.replace("amp_", "")
         s.put_dtypes(low, low if mixed == "PURE" or not shards else "fp32")
@@ -401,7 +395,9 @@ def read_verl(s: Source) -> None:
         s.puts("fsdp", preset="fsdp1" if strategy == "fsdp" else "fsdp2", wrap="block", forward_prefetch="explicit:1" if f.forward else None)
     elif strategy == "megatron":
         ranks = ranks and ranks // g.pipeline
-        _put_megatron(s, g)
+        s.puts("fsdp", preset="megatron-v1", strategy="shard_grad_op")
+        s.put_groups(g.tensor, g.expert)
+        s.put("train.accumulate_mode", "no_sync")
         s.puts("mesh", ranks=ranks, sequence_parallel=True if g.tensor > 1 else None)
         s.lost("strategy = megatron: Megatron-FSDP with its optimizer sharded stands for the distributed optimizer")
         split = s.put_context(g.context_name, g.context, "mesh.tensor" if g.tensor > 1 else "")
@@ -420,13 +416,6 @@ def read_verl(s: Source) -> None:
     s.put_batch(f.samples and f.samples * f.answers, local, data)
     s.into.missing["train.batch_per_rank"] = "sequences of a microbatch (ppo_micro_batch_size_per_gpu): --set train.batch_per_rank"
     s.puts("train", seq_len=length, clip_norm=f.clip or 1.0)
-
-
-def _put_megatron(s: Source, f: Any) -> None:
-    """Its optimizer sharded."""
-    s.puts("fsdp", preset="megatron-v1", strategy="shard_grad_op")
-    s.put_groups(f.tensor, f.expert)
-    s.put("train.accumulate_mode", "no_sync")
 
 
 def _read_fsdp(s: Source, ranks: Optional[int], machines: int, mesh: Any, version: Optional[int] = None) -> None:
@@ -516,8 +505,7 @@ def read_deepspeed(s: Source) -> None:
         s.puts("fsdp", reshard_after_forward=f.secondary if f.secondary > 1 else None, forward_prefetch=prefetch, backward_prefetch=prefetch)
     s.lost("offload to nvme: memory of the host stands for it", "nvme" in (f.states, f.parameters))
     s.put("fsdp.cpu_offload", "all" if f.parameters not in OFF and stage == 3 else "optimizer" if f.states not in OFF else None)
-    local, accumulate = f.local, f.accumulate
-    parts = s.known.ranks and s.known.ranks * (accumulate or 1)
+    local, accumulate, parts = f.local, f.accumulate, s.known.ranks and s.known.ranks * (f.accumulate or 1)
     if f.batch and not (local or of_trainer) and parts and f.batch % parts == 0:  # as DeepSpeed completes the three
         local, accumulate = f.batch // parts, accumulate or 1
     s.put_batch(None if accumulate else f.batch, local, s.known.ranks)

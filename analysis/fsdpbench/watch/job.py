@@ -50,9 +50,6 @@ class Member:
     error: Any = 0
     process: str = ""
 
-    def pending(self) -> List[int]:
-        return sorted(seq for seq, op in self.ops.items() if not op.done)
-
 
 @dataclass
 class Comm:

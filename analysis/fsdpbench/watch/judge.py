@@ -12,8 +12,8 @@ from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from ..analysis.text import does, ranks_text, sentences
 from ..torch.late import late_throughout
-from .flight import settle
 from .job import S, VERDICTS, Accusation, Comm, Job, Op
+from .sources import settle
 
 LEAST = 24  # trials of a window that says who is late
 LEAST_SPAN_MS = 5000
@@ -208,7 +208,7 @@ class Graph:
             self.edges[waiter][other] = max(known, wait, key=lambda one: one.age)
 
     def _collectives(self, comm: Comm) -> None:
-        pending = {rank: seqs for rank, member in comm.members.items() if (seqs := member.pending())}
+        pending = {rank: seqs for rank, member in comm.members.items() if (seqs := sorted(seq for seq, op in member.ops.items() if not op.done))}
         if not pending:
             return
         entered = {rank: comm.members[rank].entered if rank in comm.members else None for rank in comm.all_ranks()}
