@@ -100,7 +100,7 @@ class Interrupt(Program):
             time.sleep(0.01)
 
     def test_an_acceptance_keeps_the_stages_that_were_measured(self) -> None:
-        process = self.start("accept", "cpu", *sets("mesh.ranks=2"), "--full", "--budget", "10m", "--out", "out")
+        process = self.start("accept", "cpu", *sets("mesh.ranks=2", "emulate.compute_tflops=0.05"), "--full", "--budget", "10m", "--out", "out")
         for line in process.stderr:
             if "all_gather of" in line or "computation alone" in line:
                 break

@@ -59,6 +59,8 @@ class Process:
 
 
 class Launch(Program):
+    digest_of_threads = ""
+
     def setUp(self) -> None:
         super().setUp()
         self.data = self.folder / "text.txt"
@@ -76,10 +78,13 @@ class Launch(Program):
         return json.loads((self.folder / out / "result.json").read_text())
 
     def threads_digest(self) -> str:
-        arguments = self.run_arguments(TINY, "-q", "--ranks", str(RANKS), out="threads")
-        process = self.start_process([program.PROGRAM, *arguments])
-        self.assertEqual(process.wait(), OK, process.errors)
-        return self.result("threads")["train"]["params_digest"]
+        """The same for all tests."""
+        if not Launch.digest_of_threads:
+            arguments = self.run_arguments(TINY, "-q", "--ranks", str(RANKS), out="threads")
+            process = self.start_process([program.PROGRAM, *arguments])
+            self.assertEqual(process.wait(), OK, process.errors)
+            Launch.digest_of_threads = self.result("threads")["train"]["params_digest"]
+        return Launch.digest_of_threads
 
     def check_traces(self, out: str, ranks: list[int]) -> None:
         files = sorted((self.folder / out / "trace").iterdir())

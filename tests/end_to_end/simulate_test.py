@@ -187,7 +187,7 @@ class Simulate(Program):
                       self.error("calibrate", "ran", "--beside", "ran/result.json", "--out", "no.toml"))
 
     def test_many_ranks(self) -> None:
-        self.call("simulate", "job.toml", "--ranks", "4096", "--out", "many", "-q")
+        self.call("simulate", "job.toml", "--ranks", "1024", "--out", "many", "-q")
         many = self.result("many")
         self.assertEqual(many["steps"]["ranks"][0], 0)
         self.assertEqual(len(many["steps"]["ranks"]), 8)

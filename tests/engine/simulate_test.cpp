@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 
 #include "clock/calibration.h"
+#include "clock/op_times.h"
+#include "config/cluster.h"
 
 #include "account/run_metrics.h"
 #include "support/random_config.h"
@@ -105,6 +108,53 @@ TEST(Simulate, AnyRankMayBeTheSlowOne) {
     EXPECT_EQ(times.compute_factor, computation);
     EXPECT_EQ(times.link_factor, links);
   }
+}
+
+TEST(Simulate, EachSettingOfItsFrameworkChangesItsOpsOnACluster) {
+  using config::Simulate;
+  const config::Cluster cluster = config::load_cluster("dgx-h100");
+  const auto ops_ns = [&](const std::function<void(RunConfig&)>& change) {
+    RunConfig c = testing::tiny_decoder();
+    c.fsdp.param_dtype = DType::bf16;
+    c.simulate.loss = Simulate::Loss::referenced;
+    change(c);
+    const clock::OpTimes times = simulated_times(set_up(testing::settled(c)), &cluster);
+    double sum = 0;
+    for (const clock::OpCost& cost : times.steps.back()) sum += cost.run_ns + cost.link_ns;
+    return sum;
+  };
+  const double plain = ops_ns([](RunConfig&) {});
+  const auto registered = [](RunConfig& c) { c.nccl.register_buffers = config::NcclRegister::window; };
+  EXPECT_LT(ops_ns([](RunConfig& c) { c.simulate.compiled = true; }), plain);
+  EXPECT_GT(ops_ns([](RunConfig& c) { c.simulate.fused_optimizer = false; }), plain);
+  EXPECT_NE(ops_ns([](RunConfig& c) { c.simulate.attention = Simulate::Attention::flash1; }), plain);
+  EXPECT_GT(ops_ns([](RunConfig& c) { c.simulate.efficiency.value = 0.01; }), plain);
+  EXPECT_LT(ops_ns([](RunConfig& c) { c.simulate.loss = Simulate::Loss::fused; }), plain);
+  EXPECT_EQ(ops_ns([](RunConfig& c) { c.simulate.loss = Simulate::Loss::chunked; }),
+            ops_ns([](RunConfig& c) { c.simulate.loss = Simulate::Loss::fused; }));
+  for (const auto loss : {Simulate::Loss::eager, Simulate::Loss::referenced_fp32}) {
+    EXPECT_EQ(ops_ns([&](RunConfig& c) { c.simulate.loss = loss; }), plain) << "other memory, the same kernels";
+  }
+  EXPECT_NE(ops_ns([](RunConfig& c) { c.simulate.collectives = Simulate::Collectives::direct; }), plain);
+  EXPECT_NE(ops_ns(registered), plain);
+  EXPECT_NE(ops_ns([&](RunConfig& c) {
+              registered(c);
+              c.nccl.cta_policy = config::CtaPolicy::zero;
+            }),
+            ops_ns(registered));
+}
+
+TEST(Simulate, DrawsWhereAnyTimeScatters) {
+  EXPECT_FALSE(draws({}));
+  for (double config::Simulate::*key :
+       {&config::Simulate::jitter_pct, &config::Simulate::rank_jitter_pct, &config::Simulate::pause_chance}) {
+    config::Simulate one;
+    one.*key = 0.1;
+    EXPECT_TRUE(draws(one));
+  }
+  config::Simulate measured;
+  measured.measured_jitter = true;
+  EXPECT_TRUE(draws(measured));
 }
 
 TEST(Simulate, TheSameSeedGivesTheSameNanoseconds) {

@@ -209,6 +209,7 @@ TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
     const MeasuredRows m =
         measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast,alltoall,sendrecv"},
                                     {"--ranks", ranks},
+                                    {"--root", std::to_string(std::stoi(ranks) - 1)},
                                     {"-b", "4"},
                                     {"-e", "64K"},
                                     {"-f", "128"},
@@ -220,7 +221,9 @@ TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
                                     {"-u", "1"}}));
     // 3 sizes; 4 types are moved, 2 are reduced in 2 ways.
     EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4 + 4 + 4));
+    EXPECT_THAT(m.text, HasSubstr("Collective test concluded: sendrecv")) << "after each table";
     for (const CollectiveRow& row : m.rows) {
+      EXPECT_EQ(row.root, row.message.op == Collective::broadcast ? std::optional(std::stoi(ranks) - 1) : std::nullopt);
       EXPECT_TRUE(row.out_of_place);
       EXPECT_EQ(row.in_place.has_value(), row.message.can_be_in_place());
       for (const auto& timing : {row.out_of_place, row.in_place}) {

@@ -41,7 +41,8 @@ TEST(StageClockTest, WhatIsLeftShrinksWhatComes) {
   t.now += 280;  // 20 s are left
   EXPECT_EQ(t.clock.fitting(20, 6, 1, 0.5), 10);
   t.clock.begin("arms");
-  EXPECT_THAT(t.clock.stages().back().note, HasSubstr("10 of 20 repetitions: 20 s of the budget are left"));
+  EXPECT_EQ(t.clock.stages().back().note, "10 of 20 repetitions: 20 s of the budget are left");
+  EXPECT_EQ(t.said.back(), "4 min 40 s of 5 min 00 s: arms (" + t.clock.stages().back().note + ")");
   EXPECT_FALSE(t.clock.stages().back().skipped);
   t.now += 13;  // 7 s
   EXPECT_EQ(t.clock.fitting(20, 6, 1, 0.5), 6) << "no fewer than say something";
