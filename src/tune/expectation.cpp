@@ -474,6 +474,9 @@ Expectation expect(const Cell& cell, const Trial& trial, const std::optional<Mea
   e.peak_bytes = trial.caching_allocator ? trial.caching_allocator->peak_reserved : trial.memory.peak_occupied_total;
   e.fits = trial.fits.value_or(true);
   e.memory_basis = memory_basis(cell.setup.config);
+  if (trial.caching_allocator) {
+    e.memory_basis += fmt::format("; {} of it allocated", format_bytes(trial.caching_allocator->peak_allocated));
+  }
   e.device_bytes = trial.device_bytes;
   if (!cell.setup.config.simulate.cluster.empty()) {
     e.published = nearest_published(cell.setup, config::load_cluster(cell.setup.config.simulate.cluster));
