@@ -25,6 +25,7 @@
 #include "record/table.h"
 #include "runs/run_table.h"
 #include "runs/simulated_machine.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -303,6 +304,12 @@ class Hinges {
         "links within a node", [](const schedule::Op& op, bool inter) { return op.is_collective() && !inter; },
         "a cluster file with measured rates");
     host();
+    if (const double more = second_step_ms(setup_.config, sure_.times); more > 0) {
+      found_.push_back(
+          {fmt::format("the second step, {:.4g} ms longer", more * setup_.config.train.steps), ms(sure_.times),
+           ms(sure_.times) + more,
+           fmt::format("measure without the first two steps; high: a mean of {} with it", setup_.config.train.steps)});
+    }
     const config::Simulate& s = setup_.config.simulate;
     other("simulate.compiled", s.compiled ? "false" : "true",
           [](config::RunConfig& c) { c.simulate.compiled = !c.simulate.compiled; });

@@ -104,6 +104,18 @@ TEST(PredictionInterval, OfSymmetricMemoryIsWiderThanOfRings) {
   EXPECT_EQ(far.wide, far_ring.wide);
 }
 
+/// DeepSpeed's loop of the second step is in a mean over few steps, and nobody says how many were left out.
+TEST(PredictionInterval, HoldsAMeanWithASlowSecondStep) {
+  const auto of = [](const char* preset) {
+    const Cell cell = on_cluster({preset, "model.preset=gpt2-124m", "mesh.ranks=8", "train.steps=5"});
+    return std::pair(trial_of(cell).sureness->step_ms->high, second_step_ms(cell.setup.config, cell.times));
+  };
+  EXPECT_EQ(of("fsdp.preset=deepspeed-z2").second, 0);
+  const auto [high, more] = of("fsdp.preset=deepspeed-z3");
+  EXPECT_GT(more, 20);
+  EXPECT_GT(high, of("fsdp.preset=deepspeed-z2").first + more);
+}
+
 /// Rows that are all off by one factor move the step by it; rows that were exact leave no doubt.
 TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
   Cell cell = on_cluster({"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=8"});
