@@ -96,11 +96,13 @@ class Issuer {
   double block_us(Pass pass, bool recomputed) const {
     const bool backward = pass == Pass::backward;
     if (training_.config.simulate.compiled) return times_.compiled;
-    const double all = times_.forward + times_.backward;  // 0: no framework's host
-    if (!recomputed || all == 0) return backward ? times_.backward : times_.forward;
+    const double more = training_.config.model.learned_positions > 0 ? 0 : times_.rotation;
+    const double one = (backward ? times_.backward : times_.forward) + more;
+    const double all = times_.forward + times_.backward + 2 * more;  // 0: no framework's host
+    if (!recomputed || all == 0) return one;
     const double again = training_.config.fsdp.checkpoint_reentrant ? times_.reentrant_checkpoint : times_.checkpoint;
     // Forward and its recomputation take as long, backward the more that it takes of the block without a checkpoint.
-    return all * again * (backward ? times_.backward : times_.forward) / (all + times_.forward);
+    return all * again * one / (all + times_.forward + more);
   }
 
   double pass_us(const Op& op, Pass pass) const {

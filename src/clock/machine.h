@@ -21,6 +21,8 @@ class Machine : public Clock {
   }
   /// Least times of the ops of the steady schedule, whatever runs beside them.
   virtual StepCosts least_costs(const schedule::Training& training) const = 0;
+  /// Least time in which a host issues that schedule, which no order of its ops shortens; 0: its ops say all.
+  virtual double least_issue_ns(const schedule::Training& /*training*/) const { return 0; }
   /// Whether op times are in doubt, so that Changes::draw changes them.
   virtual bool in_doubt() const = 0;
   /// Beside that: 95 of 100 steps of `training` lie, over one of the configuration in force, within so much of what is

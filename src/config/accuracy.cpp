@@ -70,6 +70,10 @@ std::string words(const KnownEfficiency& e) {
   return fmt::format("{} with {} on {} ({})", e.framework, e.numbers, e.gpu, fmt::join(e.rows, ", "));
 }
 
+/// Half of the trainings without a pipeline of Hugging Face's Ultra-Scale Playbook on up to two ranks that split layers
+/// and up to 32 GPUs (vinjn/nanotron-ultrascale-playbook@924e4d0b): no rows of the table of trainings.
+const KnownEfficiency kNanotron{"H100 SXM 80 GB", "bf16", "nanotron", 0.85, {"Ultra-Scale Playbook"}};
+
 EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, const Accuracy& accuracy) {
   const Efficiency& asked = config.simulate.efficiency;
   const std::string numbers = config.fsdp.fp8_products ? "fp8" : std::string(to_string(config.fsdp.param_dtype));
@@ -99,6 +103,10 @@ EfficiencyUsed of_dense_models(const RunConfig& config, const Cluster& cluster, 
     }
     return {median_efficiency(values), ErrorKind::gpu,
             fmt::format("{} with {} on {}", fmt::join(names, ", "), numbers, cluster.gpu.name)};
+  }
+  if (asked.of == kNanotron.framework) {
+    const bool there = kNanotron.gpu == cluster.gpu.name && kNanotron.numbers == numbers;
+    return {kNanotron.value, there ? ErrorKind::framework : ErrorKind::typical, words(kNanotron)};
   }
   const auto found = std::ranges::find(here, asked.of, &KnownEfficiency::framework);
   if (found != here.end()) return {(*found)->value, ErrorKind::framework, words(**found)};

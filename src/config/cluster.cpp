@@ -157,6 +157,8 @@ std::vector<ClusterField> make_cluster_fields() {
       curve("inter.curve_all_reduce_gb_per_s", &InterFabric::curve_all_reduce),
       curve("inter.curve_low", &InterFabric::curve_low),
       curve("inter.curve_high", &InterFabric::curve_high),
+      curve("inter.curve_steps_low", &InterFabric::steps_low),
+      curve("inter.curve_steps_high", &InterFabric::steps_high),
       latency("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us)),
       number_field("host.framework_factor", at(&Cluster::host, &ClusterHost::framework_factor), 0, 100, false),
       rate_or_none("host.pcie_gb_per_s", at(&Cluster::host, &ClusterHost::pcie_gb_per_s)),
@@ -216,7 +218,8 @@ class ClusterReader {
     check_within("gpu.memory_gb_per_s", cluster_.gpu.memory_gb_per_s,
                  {{"gpu.memory_copy_gb_per_s", cluster_.gpu.memory_copy_gb_per_s}});
     const InterFabric& inter = cluster_.inter;
-    for (const auto* of_curve : {&inter.curve_gather, &inter.curve_all_reduce, &inter.curve_low, &inter.curve_high}) {
+    for (const auto* of_curve : {&inter.curve_gather, &inter.curve_all_reduce, &inter.curve_low, &inter.curve_high,
+                                 &inter.steps_low, &inter.steps_high}) {
       if (of_curve->size() == inter.curve_nodes.size() && std::ranges::is_sorted(inter.curve_nodes)) continue;
       throw ConfigError(path_ + ": inter.curve_nodes rise, and every other inter.curve has a number for each of them.");
     }
@@ -339,10 +342,7 @@ Cluster load_cluster(const std::string& name_or_path) {
   InterFabric& inter = cluster.inter;
   inter.nic_achieved_gb_per_s = std::min(rate / inter.nics_per_node, inter.nic_gb_per_s);
   inter.asked = true;
-  for (auto* of_curve :
-       {&inter.curve_nodes, &inter.curve_gather, &inter.curve_all_reduce, &inter.curve_low, &inter.curve_high}) {
-    of_curve->clear();
-  }
+  inter.curve_nodes.clear();
   cluster.site = site;
   return cluster;
 }

@@ -78,8 +78,8 @@ struct InterFabric {
   double oversubscription = 1;       ///< between pods a node gets 1/oversubscription of its rate
   bool asked = false;                ///< nic_achieved_gb_per_s is what was measured where the training runs
   /// Bus bandwidth of 256 MiB over so many whole nodes, as measured, and the parts of it between which measurements
-  /// lay; all of one length, by nodes. Empty: no such curve is known.
-  std::vector<double> curve_nodes, curve_gather, curve_all_reduce, curve_low, curve_high;
+  /// lay, and between which trainings' steps did; all of one length, by nodes. Empty: no such curve is known.
+  std::vector<double> curve_nodes, curve_gather, curve_all_reduce, curve_low, curve_high, steps_low, steps_high;
 };
 
 /// Host time per issued op; and, for state that lies in its memory (fsdp.cpu_offload), rates a GPU in 1e9

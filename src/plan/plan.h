@@ -140,7 +140,7 @@ struct Plan {
   bool copies_alone = false;  ///< one shard, and parameters are copied out of it and freed all the same (FSDP2)
 
   /// Masters are used for computing as they are: nothing to gather, cast or free.
-  bool resident() const { return mesh.shard == 1 && param_dtype == DType::f32 && !copies_alone; }
+  bool resident() const { return mesh.shard == 1 && param_dtype == state_dtype && !copies_alone; }
   /// Whose ranks have the parts of a parameter that is split.
   Group group_of_parts(const ParameterShape& shape) const {
     return mesh.expert > 1 && shape.of_experts ? Group::expert : Group::tensor;

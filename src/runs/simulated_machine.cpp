@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -57,10 +58,11 @@ clock::GroupShape shape_of(const schedule::Training& training, const config::Clu
   return clock::shape_of(groups.members(op.group(), 0), groups.ranks(), cluster.gpus_per_node, placement);
 }
 
+/// Small messages in a node are only beyond the rows of larger ones there: what scatters is the latency between nodes.
 ErrorKind error_kind_of(const schedule::Training& training, const config::Cluster& cluster, const schedule::Op& op,
                         double bytes) {
-  if (bytes < config::Accuracy::kLargeBytes) return ErrorKind::small;
-  return shape_of(training, cluster, op).nodes == 1 ? ErrorKind::in_node : ErrorKind::between_nodes;
+  if (shape_of(training, cluster, op).nodes == 1) return ErrorKind::in_node;
+  return bytes < config::Accuracy::kLargeBytes ? ErrorKind::small : ErrorKind::between_nodes;
 }
 
 /// Whether the clock takes NCCL's symmetric kernels or copy engines for the op. Seven rows of one source measured the
@@ -108,14 +110,16 @@ std::vector<double> draws_of(const config::AccuracyRows& rows, ErrorKind kind, d
 }
 
 /// Draws for collectives over so many nodes, where a curve says between which parts of its rate measurements lay: as
-/// often below it as above, and there by any part of the way. `power`: of each ratio.
-std::vector<double> draws_of(const config::InterFabric& inter, int nodes, double power) {
-  const double longest = -std::log(config::at_nodes(inter, inter.curve_low, nodes)),
-               shortest = -std::log(config::at_nodes(inter, inter.curve_high, nodes));
+/// often below it as above, and there by any part of the way. What a step sends in many messages scatters less than
+/// one that is measured alone; none of those was larger than the curve's. `large`: twice as large, or more, which is
+/// beyond what was measured.
+std::vector<double> draws_of(const config::InterFabric& inter, int nodes, bool large) {
+  const double longest = -std::log(config::at_nodes(inter, large ? inter.curve_low : inter.steps_low, nodes)),
+               shortest = -std::log(config::at_nodes(inter, large ? inter.curve_high : inter.steps_high, nodes));
   std::vector<double> draws;
   for (int draw = 1; draw <= clock::Uncertainty::kDraws; ++draw) {
     const double p = 2.0 * draw / (clock::Uncertainty::kDraws + 1.0) - 1;
-    draws.push_back(std::exp(power * (p < 0 ? -p * shortest : p * longest)));
+    draws.push_back(std::exp((large ? kBeyondRows : 1) * (p < 0 ? -p * shortest : p * longest)));
   }
   clock::Sequence random(kEnumCount<ErrorKind> + 2);
   shuffle(draws, random);
@@ -135,8 +139,8 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
   uncertainty.ratios.resize(kMeasured + 3);
   // Of several groups at once the slowest counts: their nodes are all of the training's.
   const int nodes = (training.plan.groups.ranks() + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
-  for (const std::size_t smaller : {0, 1}) {  // than what the curve was measured with
-    if (curve) uncertainty.ratios[kMeasured + 1 + smaller] = draws_of(cluster.inter, nodes, smaller ? kBeyondRows : 1);
+  for (const bool large : {false, true}) {
+    if (curve) uncertainty.ratios[kMeasured + 1 + large] = draws_of(cluster.inter, nodes, large);
   }
   clock::Sequence random(kEnumCount<ErrorKind> + 1);
   uncertainty.own_issue = lognormal_draws(config::host_times(config).spread, random);
@@ -159,7 +163,7 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
       }
       ErrorKind kind = collective ? error_kind_of(training, cluster, op, bytes) : efficiency.kind;
       if (collective && curve && shape_of(training, cluster, op).nodes > 1) {
-        source.back() = kMeasured + (bytes < clock::kCurveBytes ? 2 : 1);
+        source.back() = kMeasured + 1 + (op.lane == Lane::tensor && bytes >= 2 * clock::kCurveBytes);
         if (&schedule == &training.schedules.steady()) ++uncertainty.reach[clock::Reach::interpolated];
         continue;
       }
@@ -267,6 +271,12 @@ clock::StepCosts SimulatedMachine::least_costs(const schedule::Training& trainin
   }
   clock::OpTimes times = engine::simulated_times(training, cluster(), false);
   return std::move(times.steps.back());
+}
+
+double SimulatedMachine::least_issue_ns(const schedule::Training& training) const {
+  if (cluster() == nullptr) return 0;
+  const auto issue = engine::simulated_times(training, cluster(), false).own_issue;
+  return issue.empty() ? 0 : std::accumulate(issue.back().begin(), issue.back().end(), 0.0);
 }
 
 account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {

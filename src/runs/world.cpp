@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <vector>
 
 #include "config/spelling.h"
@@ -70,6 +71,13 @@ bool same_program_and_machine(const World& a, const World& b) {
          a.kernel == b.kernel && a.realtime == b.realtime && host(a) == host(b);
 }
 
+double second_step_ms(const config::RunConfig& config, const clock::OpTimes& times) {
+  if (times.own_issue.size() < 3) return 0;
+  const auto sum = [](const std::vector<double>& ns) { return std::accumulate(ns.begin(), ns.end(), 0.0); };
+  const double more_ns = sum(times.own_issue[1]) - sum(times.own_issue[2]);
+  return std::max(0.0, more_ns * 1e-6 / static_cast<double>(config.train.steps));
+}
+
 PredictionInterval prediction_interval(const Cell& cell, const account::RunMetrics& predicted) {
   PredictionInterval result;
   result.from = cell.basis.from;
@@ -94,6 +102,7 @@ PredictionInterval prediction_interval(const Cell& cell, const account::RunMetri
       clock::interval_around(predicted.step_ms.median, walked.ms, steps, uncertainty.step_miss * walked.ms);
   result.exposed_ms = clock::interval_around(predicted.exposed_comm_ms, walked.exposed_ms, exposed,
                                              uncertainty.exposed_miss * walked.ms);
+  result.step_ms->high += second_step_ms(cell.setup.config, cell.times);
   if (cell.near_memory_limit) result.step_ms->high *= kNearMemoryLimit;
   return result;
 }

@@ -62,9 +62,13 @@ struct PredictionInterval {
                                                      ///< were given, and so are not in doubt
 };
 
+/// Milliseconds that a host spends once, in the second step, by step of a mean of `train.steps`; 0: none.
+double second_step_ms(const config::RunConfig& config, const clock::OpTimes& times);
+
 /// Walks the step with op times that are as likely as the cell's (clock::Uncertainty), before anything is drawn, and
 /// puts what comes out around what `predicted` says. Where more than engine::kMostRecordedRanks differ, ranks are
-/// taken as alike here: what a rank is slowed down by is in the prediction, and hardly changes how sure it is.
+/// taken as alike here: what a rank is slowed down by is in the prediction, and hardly changes how sure it is. Nobody
+/// knows whether what was measured is a mean that holds the second step.
 PredictionInterval prediction_interval(const Cell& cell, const account::RunMetrics& predicted);
 
 }  // namespace fsdpbench::app

@@ -25,6 +25,7 @@
 #include "record/table.h"
 #include "runs/run_table.h"
 #include "runs/simulated_machine.h"
+#include "runs/world.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -303,6 +304,12 @@ class Hinges {
         "links within a node", [](const schedule::Op& op, bool inter) { return op.is_collective() && !inter; },
         "a cluster file with measured rates");
     host();
+    if (const double more = second_step_ms(setup_.config, sure_.times); more > 0) {
+      found_.push_back(
+          {fmt::format("the second step, {:.4g} ms longer", more * static_cast<double>(setup_.config.train.steps)),
+           ms(sure_.times), ms(sure_.times) + more,
+           fmt::format("measure without the first two steps; high: a mean of {} with it", setup_.config.train.steps)});
+    }
     const config::Simulate& s = setup_.config.simulate;
     other("simulate.compiled", s.compiled ? "false" : "true",
           [](config::RunConfig& c) { c.simulate.compiled = !c.simulate.compiled; });
@@ -474,6 +481,9 @@ Expectation expect(const Cell& cell, const Trial& trial, const std::optional<Mea
   e.peak_bytes = trial.caching_allocator ? trial.caching_allocator->peak_reserved : trial.memory.peak_occupied_total;
   e.fits = trial.fits.value_or(true);
   e.memory_basis = memory_basis(cell.setup.config);
+  if (trial.caching_allocator) {
+    e.memory_basis += fmt::format("; {} of it allocated", format_bytes(trial.caching_allocator->peak_allocated));
+  }
   e.device_bytes = trial.device_bytes;
   if (!cell.setup.config.simulate.cluster.empty()) {
     e.published = nearest_published(cell.setup, config::load_cluster(cell.setup.config.simulate.cluster));

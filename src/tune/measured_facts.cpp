@@ -40,9 +40,7 @@ std::string framework_of(const config::RunConfig& config) {
 std::vector<std::string> framework_settings(const std::string& framework, const std::string& cluster) {
   if (framework == "pytorch") return {"simulate.framework=pytorch", "simulate.efficiency=auto"};
   if (framework == "nanotron") {
-    // Half of the trainings without a pipeline of Hugging Face's Ultra-Scale Playbook on up to two ranks that split
-    // layers and up to 32 H100 show this efficiency (vinjn/nanotron-ultrascale-playbook@924e4d0b).
-    return {"simulate.framework=nanotron", "simulate.efficiency=0.85", "fsdp.preset=nanotron",
+    return {"simulate.framework=nanotron", "simulate.efficiency=nanotron", "fsdp.preset=nanotron",
             "fsdp.fp32_gradients=true", "fsdp.reduce_dtype=fp32"};
   }
   if (framework == "own") {

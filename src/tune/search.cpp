@@ -245,6 +245,7 @@ class Search {
       const schedule::Training training = machine_.training(*config);
       found.print = schedule::fingerprint(training);
       found.bound = lower_bound(training, machine_.least_costs(training));
+      found.bound.step_ns = std::max(found.bound.step_ns, machine_.least_issue_ns(training));
       found.tokens = tokens_of(*config);
       found.valid = true;
     } catch (const Error&) {  // as evaluate_known()

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,19 @@ TEST(HostIssue, OwnHostOnlyLaunches) {
   const char* const again = "fsdp.activation_checkpointing=true";
   EXPECT_GT(step_ms({"simulate.host=own", again}), step_ms({"simulate.host=own"}));
   EXPECT_LT(step_ms({"simulate.host=own", again}), step_ms({again}));
+}
+
+/// An eager rotation is some twenty operators more; flash-attn's is one.
+TEST(HostIssue, BlocksThatRotateTakeTheHostLonger) {
+  const auto host_ms = [](const char* positions, const char* framework) {
+    const schedule::Training one = training({positions, framework, "fsdp.preset=fsdp2"});
+    const std::vector<double> ns = times_of(one).own_issue.back();
+    return std::accumulate(ns.begin(), ns.end(), 0.0) * 1e-6;
+  };
+  const char *turns = "model.learned_positions=0", *learned = "model.learned_positions=256";
+  const double more = host_ms(turns, "simulate.framework=pytorch") - host_ms(learned, "simulate.framework=pytorch");
+  EXPECT_GT(more, 1);
+  EXPECT_LT(host_ms(turns, "simulate.framework=nanotron") - host_ms(learned, "simulate.framework=nanotron"), more - 1);
 }
 
 /// Once; and the step that stands for all others comes after it.

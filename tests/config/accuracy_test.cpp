@@ -89,6 +89,8 @@ TEST(Accuracy, AnEfficiencyIsThatOfAFrameworkOnAGpu) {
   EXPECT_EQ(used({0.8, {}}).kind, ErrorKind::typical);
   EXPECT_EQ(used({0.702, {}}).kind, ErrorKind::framework) << "as people write it down";
   EXPECT_EQ(used({0.72, {}}).kind, ErrorKind::typical) << "nothing says that it is right";
+  EXPECT_EQ(used({0.8, "nanotron"}).kind, ErrorKind::framework) << "of no row of the table";
+  EXPECT_EQ(used({0.8, "nanotron"}, "dgx-a100").kind, ErrorKind::typical);
   EXPECT_THAT(config_error([&] {
                 used({0.8, "three"});
               }),

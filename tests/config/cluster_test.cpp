@@ -133,6 +133,9 @@ TEST_F(ClusterFile, ACurveByNodesIsStraightBetweenItsPoints) {
   EXPECT_NEAR(at_nodes(inter, inter.curve_gather, 8), inter.curve_gather[2], 1e-9);
   EXPECT_GT(at_nodes(inter, inter.curve_gather, 12), inter.curve_gather[3]);
   EXPECT_LT(at_nodes(inter, inter.curve_gather, 12), inter.curve_gather[2]);
+  EXPECT_EQ(inter.steps_low.size(), inter.curve_nodes.size());
+  EXPECT_LT(at_nodes(inter, inter.steps_low, 64), at_nodes(inter, inter.steps_low, 32));
+  EXPECT_EQ(inter.steps_high.size(), inter.curve_nodes.size());
   const std::string inter_table =
       "[inter]\nkind = 'roce'\nnics_per_node = 1\nnic_gb_per_s = 4\nnic_achieved_gb_per_s = 2\nhop_latency_us = 1\n";
   EXPECT_THAT(error(cluster_text("", "", inter_table + "curve_nodes = [2, 4]\ncurve_low = [1]\n")),

@@ -1,4 +1,5 @@
 // Trainings that really ran, on GPUs of the memory that they had.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,6 +8,8 @@
 
 #include "clock/caching_allocator.h"
 #include "config/cluster.h"
+#include "config/find_file.h"
+#include "config/load.h"
 #include "config/published.h"
 #include "config/validate.h"
 #include "engine/setup.h"
@@ -83,6 +86,39 @@ double allocated_gib(config::RunConfig config, const config::Cluster& cluster) {
   const engine::Setup setup = set_up(config);
   const clock::OpTimes times = simulated_times(setup, &cluster);
   return static_cast<double>(clock::allocator_forecast(setup, times).peak_allocated) / (1 << 30);
+}
+
+// Mistral 7B in bf16 throughout, updated tensor by tensor (fms-acceleration, scripts/benchmarks/refs/a100_80gb.csv):
+// parameters, gradients, two moments and the update's temporary, of 2 bytes each. Nothing is copied to compute with.
+TEST(PublishedMemory, StatesInTheDtypeOfComputationAreUsedAsTheyAre) {
+  const config::Cluster cluster = config::load_cluster("dgx-a100");
+  const auto of = [&](const char* ranks) {
+    return allocated_gib(
+        config::load_profile(config::find_profile("quickstart"), {"device.backend=virtual",
+                                                                  "simulate.cluster=dgx-a100",
+                                                                  "emulate.link_gb_per_s=none",
+                                                                  "model.kind=decoder",
+                                                                  "model.layers=32",
+                                                                  "model.width=4096",
+                                                                  "model.heads=32",
+                                                                  "model.kv_heads=8",
+                                                                  "model.ffn_width=14336",
+                                                                  "model.vocab=32000",
+                                                                  "model.tied_head=false",
+                                                                  "train.seq_len=1024",
+                                                                  "train.batch_per_rank=2",
+                                                                  "fsdp.preset=fsdp1",
+                                                                  "fsdp.param_dtype=bf16",
+                                                                  "fsdp.reduce_dtype=bf16",
+                                                                  "fsdp.state_dtype=bf16",
+                                                                  "fsdp.activation_checkpointing=true",
+                                                                  "simulate.framework=transformers",
+                                                                  "simulate.fused_optimizer=false",
+                                                                  fmt::format("mesh.ranks={}", ranks)}),
+        cluster);
+  };
+  EXPECT_NEAR(of("1"), 67.5, 0.02 * 67.5);
+  EXPECT_NEAR(of("2"), 33.7, 0.02 * 33.7);
 }
 
 // torchtitan did not compile its loss from 2024-12-18 to 2025-04-02, whatever it compiled beside.

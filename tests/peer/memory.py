@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Bytes that PyTorch holds in a training step, by category, without a GPU and without memory: the real FSDP2 and autograd
-under fake tensors, with PyTorch's fake process group.
+"""Bytes that PyTorch holds in a training step, by category, without a GPU and without memory: the real FSDP2, FSDP1, DDP and
+autograd under fake tensors, with PyTorch's fake process group.
 
     memory.py FILE            records the configurations of cases() in FILE
     memory.py --blocks        prints what blocks keep for backward, in bf16 tensors of the width per token
@@ -11,23 +11,32 @@ when the optimizer's moments exist.
 FSDPMemTracker's own faults, and what is done about them: it books under optimizer state whatever is made while the optimizer
 runs (so the step of the optimizer is left out of the peak: moments are counted from the optimizer itself), and sums of
 unsharded gradients under temporaries (moved); it knows no all-reduce of hybrid sharding; it counts nothing of libraries' workspaces. Attention is called by the operator of CUDA's
-flash kernel, and a fused norm is a function that keeps what CUDA's does, since CPU tensors would choose others.
+flash kernel, and a fused norm is a function that keeps what CUDA's does, since CPU tensors would choose others. The tracker knows
+neither FSDP1 nor DDP: there every live storage is added up after each operator, and a second step stops where the first was
+largest. Offload is not here: a copy from CPU to CPU is none.
 """
 
 import itertools
 import json
 import sys
 import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed import fsdp
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import distributed as ddp
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -71,6 +80,10 @@ def cases() -> list[dict]:
     ]
     all_of = [dict(a | b | c) for a, b, c in itertools.product(models, recomputed, losses)]
     all_of += [dict(a | b) for a, b in itertools.product(others, recomputed[:3])]
+    ddp = {"fsdp.strategy": "no_shard", "fsdp.param_dtype": "fp32"}
+    engines = [{"fsdp.preset": "fsdp1"}, {"fsdp.preset": "fsdp1", "fsdp.strategy": "shard_grad_op"}, ddp]
+    more = [{}, {"model.layers": 8}, {"train.batch_per_rank": 16}, {"model.vocab": 65536, "train.batch_per_rank": 1}]
+    all_of += [dict(a | b | c) for a, b, c in itertools.product(engines, more, recomputed[:2])]
     return all_of
 
 
@@ -193,6 +206,8 @@ def accumulated(model):
 
 def record(changes: dict) -> dict:
     keys = BASE | changes
+    if "fsdp.preset" in keys or keys.get("fsdp.strategy") == "no_shard":
+        return record_live(keys)
     ranks = keys["mesh.ranks"]
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
     try:
@@ -238,6 +253,125 @@ def record(changes: dict) -> dict:
     bytes_of["Unsharded Grad"] += summed
     bytes_of["Temp"] -= summed
     return bytes_of
+
+
+class Live(TorchDispatchMode):
+    """Bytes of all live storages after each operator; stops at one, if asked to."""
+
+    def __init__(self, known, stop=None):
+        super().__init__()
+        self.live, self.calls, self.peak, self.at, self.stop = {}, 0, 0, 0, stop
+        for tensor in known:
+            self.add(tensor)
+
+    def add(self, tensor):
+        storage = tensor.untyped_storage()
+        self.live.setdefault(storage._cdata, weakref.ref(storage))
+
+    def storages(self) -> dict:
+        alive = {key: ref() for key, ref in self.live.items()}
+        self.live = {key: self.live[key] for key, storage in alive.items() if storage is not None}
+        return {key: storage.nbytes() for key, storage in alive.items() if storage is not None}
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        result = operator(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.add(leaf)
+        self.calls += 1
+        held = sum(self.storages().values())
+        if held > self.peak:
+            self.peak, self.at = held, self.calls
+        if self.calls == self.stop:
+            self.held = self.storages()
+            raise StopIteration
+        return result
+
+
+class SameBuckets:
+    """A reducer that keeps its first buckets: it would ask the other ranks, in numbers that fake tensors have not."""
+
+    def __init__(self, reducer):
+        self.reducer = reducer
+
+    def _rebuild_buckets(self):
+        return False
+
+    def __getattr__(self, name):
+        return getattr(self.reducer, name)
+
+
+def reduced(buckets, bucket):
+    """The fake group's all-reduce has no result. Buckets are C++'s, and seen here alone."""
+    buckets[bucket.index()] = bucket.buffer()
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def record_live(keys: dict) -> dict:
+    """FSDP1 or DDP: the same categories as the tracker's, whose names these are."""
+    of_ddp = keys.get("fsdp.strategy") == "no_shard"
+    buckets = {}
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=keys["mesh.ranks"])
+    try:
+        with FakeTensorMode():
+            model = Model(keys)
+            if of_ddp:
+                ddp._verify_param_shape_across_processes = ddp._sync_module_states = lambda *a, **k: None
+                net = DistributedDataParallel(model)
+                net.register_comm_hook(buckets, reduced)
+                net.reducer = SameBuckets(net.reducer)
+            else:
+                precision = fsdp.MixedPrecision(DTYPES[keys["fsdp.param_dtype"]], DTYPES[keys["fsdp.reduce_dtype"]])
+                net = fsdp.FullyShardedDataParallel(
+                    model, auto_wrap_policy=ModuleWrapPolicy({Block}), mixed_precision=precision,
+                    sharding_strategy=fsdp.ShardingStrategy[keys.get("fsdp.strategy", "full_shard").upper()],
+                    device_id=torch.device("cpu"),
+                )  # fmt: skip
+            optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, foreach=False)
+            size = (keys["train.batch_per_rank"], keys["train.seq_len"])
+
+            def step():
+                loss, held = loss_of(net, torch.randint(0, 9, size), torch.randint(0, 9, size), keys)
+                loss.backward()
+                del loss, held
+
+            for _ in range(2):
+                step()
+                optimizer.step()
+                optimizer.zero_grad()
+            flat = [] if of_ddp else [m._handle.flat_param for m in fsdp.FullyShardedDataParallel.fsdp_modules(net) if m._handle]
+            state = [v for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)]
+            owned = {
+                "Sharded Param": list(net.parameters()) + [p._local_shard for p in flat],
+                "Unsharded Param": [p._full_param_padded for p in flat if hasattr(p, "_full_param_padded")],
+                "All Gather": [p._mp_shard for p in flat if hasattr(p, "_mp_shard")],
+                "Reduce Scatter": list(buckets.values()),
+                "OptState": state,
+            }  # fmt: skip
+            known = [t for tensors in owned.values() for t in tensors]
+            with Live(known) as first:
+                step()
+            optimizer.zero_grad()
+            with Live(known, first.at) as second:
+                try:
+                    step()
+                except StopIteration:
+                    pass
+            held = second.held
+            owned["Sharded Grad"] = [p._saved_grad_shard for p in flat if getattr(p, "_saved_grad_shard", None) is not None]
+            owned["Sharded Grad"] += [p.grad for p in net.parameters() if p.grad is not None]
+            names = {t.untyped_storage()._cdata: name for name, tensors in owned.items() for t in tensors}
+    finally:
+        dist.destroy_process_group()
+    bytes_of = dict.fromkeys(
+        ["Sharded Param", "Unsharded Param", "Buffer", "Sharded Grad", "Unsharded Grad", "Activation", "Temp", "All Gather",
+         "Reduce Scatter", "OptState", "Inputs"], 0,
+    )  # fmt: skip
+    for key, size in held.items():
+        bytes_of[names.get(key, "Temp")] += size
+    return bytes_of | {"Total": sum(bytes_of.values())}
 
 
 def blocks() -> None:

@@ -104,6 +104,18 @@ TEST(PredictionInterval, OfSymmetricMemoryIsWiderThanOfRings) {
   EXPECT_EQ(far.wide, far_ring.wide);
 }
 
+/// DeepSpeed's loop of the second step is in a mean over few steps, and nobody says how many were left out.
+TEST(PredictionInterval, HoldsAMeanWithASlowSecondStep) {
+  const auto of = [](const char* preset) {
+    const Cell cell = on_cluster({preset, "model.preset=gpt2-124m", "mesh.ranks=8", "train.steps=5"});
+    return std::pair(trial_of(cell).sureness->step_ms->high, second_step_ms(cell.setup.config, cell.times));
+  };
+  EXPECT_EQ(of("fsdp.preset=deepspeed-z2").second, 0);
+  const auto [high, more] = of("fsdp.preset=deepspeed-z3");
+  EXPECT_GT(more, 20);
+  EXPECT_GT(high, of("fsdp.preset=deepspeed-z2").first + more);
+}
+
 /// Rows that are all off by one factor move the step by it; rows that were exact leave no doubt.
 TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
   Cell cell = on_cluster({"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=8"});
@@ -136,6 +148,26 @@ TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
   // Beyond the rows errors count double.
   const auto [beyond, same_again] = with(1.5, 4);
   EXPECT_NEAR(beyond.step_ms->high, 1.5 * 1.5 * step.ms, 1e-2 * step.ms);
+}
+
+/// What a step sends in many messages lies within what its site's trainings did; one that is larger than any that was
+/// measured is as doubtful as one alone, twice. In a node small messages are no reason for doubt.
+TEST(PredictionInterval, OfASiteIsThatOfItsTrainings) {
+  const auto width = [](const char* cluster, int ranks, int batch) {
+    const Cell cell = simulated({fmt::format("simulate.cluster={}", cluster), "emulate.link_gb_per_s=none",
+                                 "fsdp.param_dtype=bf16", "model.preset=llama2-7b", "train.seq_len=4096",
+                                 "fsdp.preset=nanotron", "simulate.framework=nanotron", "simulate.efficiency=nanotron",
+                                 "mesh.tensor=16", "mesh.sequence_parallel=true", fmt::format("mesh.ranks={}", ranks),
+                                 fmt::format("train.batch_per_rank={}", batch)});
+    const Trial trial = trial_of(cell);
+    const clock::Bounds& bounds = *trial.sureness->step_ms;
+    return std::pair(bounds.low / trial.metrics->step_ms.median, bounds.high / trial.metrics->step_ms.median);
+  };
+  const auto [low, high] = width("aws-p5:hopper-prod", 64, 4);
+  EXPECT_GT(low, 0.75);
+  EXPECT_LT(high, 1.5);
+  EXPECT_GT(width("aws-p5:hopper-prod", 64, 16).second, 1.5 * high) << "messages of 512 MiB";
+  EXPECT_GT(width("aws-p5:hopper-prod", 512, 4).second, 2 * high) << "half of the trainings on 64 nodes were slow";
 }
 
 TEST(PredictionInterval, ReachesNoFurtherThanTheRows) {

@@ -4,6 +4,10 @@
 
 #include <random>
 
+#include "config/find_file.h"
+#include "config/load.h"
+#include "config/validate.h"
+#include "runs/simulated_machine.h"
 #include "schedule/memory_walk.h"
 #include "support/emulated_machine.h"
 #include "tune/space.h"
@@ -51,6 +55,22 @@ TEST(Bound, NoPolicyTakesLessTimeOrMemory) {
     }
   }
   EXPECT_GT(checked, 300);
+}
+
+/// What waits for its host is not bounded by its GPU: no order of the ops makes a host quicker.
+TEST(Bound, IsTheHostsWhereAStepWaitsForIt) {
+  config::RunConfig config = config::load_profile(
+      config::find_profile("quickstart"),
+      {"device.backend=virtual", "simulate.cluster=dgx-h100", "emulate.link_gb_per_s=none", "model.kind=decoder",
+       "model.layers=6", "model.width=512", "model.heads=8", "model.ffn_width=2048", "mesh.ranks=8",
+       "train.seq_len=256", "fsdp.param_dtype=bf16", "fsdp.preset=fsdp2"});
+  config::validate(config);
+  const app::SimulatedMachine machine(config);
+  const schedule::Training training = machine.training(config);
+  const double step_ns = machine.forecast(training).slowest_ns(), issue_ns = machine.least_issue_ns(training);
+  EXPECT_LE(issue_ns, step_ns);
+  EXPECT_GT(issue_ns, 0.9 * step_ns);
+  EXPECT_LT(lower_bound(training, machine.least_costs(training)).step_ns, 0.5 * step_ns);
 }
 
 TEST(Bound, IsReachedWhereNothingIsCommunicated) {

@@ -173,6 +173,7 @@ constexpr std::pair<std::string_view, double HostTimes::*> kHostTimes[] = {
     {"step", &HostTimes::step},
     {"forward", &HostTimes::forward},
     {"backward", &HostTimes::backward},
+    {"rotation", &HostTimes::rotation},
     {"compiled", &HostTimes::compiled},
     {"checkpoint", &HostTimes::checkpoint},
     {"reentrant_checkpoint", &HostTimes::reentrant_checkpoint},

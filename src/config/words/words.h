@@ -91,6 +91,7 @@ struct Remedies {
 struct HostTimes {
   double step = 0;                            ///< loop, embedding, head and loss
   double forward = 0, backward = 0;           ///< a block, beside the launches of its kernels
+  double rotation = 0;                        ///< each of these, of a block that rotates queries and keys
   double compiled = 0;                        ///< a pass of a block that is compiled, in their place
   double checkpoint = 1;                      ///< times as long if the block is recomputed
   double reentrant_checkpoint = 1;            ///< the same with fsdp.checkpoint_reentrant
