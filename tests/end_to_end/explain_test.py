@@ -51,7 +51,7 @@ class Explain(Program):
 
     def test_json_and_table(self) -> None:
         self.assertIsInstance(json.loads(self.line("json")), dict)
-        self.assertIn("memory", self.line("table").lower())
+        self.assertIn("Peak of the pool, exact", self.line("table"))
 
     def exchanges(self, *settings: str) -> dict[str, int]:
         """Kinds of the ops on the lane of ranks that split layers, with how many there are."""

@@ -195,11 +195,10 @@ TEST(ModuleWork, EveryPassOfSplitExpertsHasItsParts) {
     }
   }
   std::vector<ModuleSizes> sizes(2 + static_cast<std::size_t>(c.model.layers));
-  sizes[1].recompute_parts.resize(5);
+  sizes[1].recompute_parts.resize(3);
   c.fsdp.checkpoint_keeps = config::CheckpointKeeps::products;
   set_kept_outputs(c, sizes);
-  EXPECT_EQ(sizes[1].recompute_parts[1].flops, 0);
-  EXPECT_GT(sizes[1].recompute_parts[2].flops, 0) << "grouped products are no operators of the list";
+  EXPECT_GT(sizes[1].recompute_parts[1].flops, 0) << "grouped products are no operators of the list";
 }
 
 TEST(ModuleWork, JoinedProjectionsAreFewerProductsOfAsManyFlops) {
