@@ -311,6 +311,9 @@ TEST(BlameTest, WithoutScatterEachFigureIsTheFaults) {
   expect(node, {slow(Kind::link, 3, 5, 0.95)}, "", 7, 28, 0);
   expect(node, {slow(Kind::link, 3, 5, 0.949)}, "the link between rank 3 and rank 5 carries 94.9 %, 6 re-tests", 25, 46,
          7);
+  // Two sockets of four, far from each other by design.
+  expect({.nodes = 1, .nodes_per_switch = 4}, {slow(Kind::uplink, 0, 1, 0.5)}, "", 7 + 3 * 16, 28 + 3 * 16, 16);
+  expect(nodes, {slow(Kind::nic, 5, 0, 0.95)}, "", 15, 120, 0);
   expect(nodes, {slow(Kind::nic, 5, 0, 0.7)}, "NIC 0 of node 5 carries 70.0 %, 6 re-tests", 75, 180, 24);
   expect(rails, {slow(Kind::nic, 5, 1, 0.7)}, "NIC 1 of node 5 carries 70.0 %, 6 re-tests", 43, 64, 13);
   expect(rails, {slow(Kind::node, 5, 0, 0.7)}, "node 5 carries 70.0 %, 12 re-tests", 43, 64, 13);

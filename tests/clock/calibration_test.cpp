@@ -159,15 +159,15 @@ TEST(Uncertainty, EachOpIsDrawnFromItsSource) {
   times.steps = {{{100, 10}, {100, 10}, {100, 10}}};
   times.own_issue = {{30, 31}};
   Uncertainty uncertainty;
-  uncertainty.source = {{-1, 0, 1}};
+  uncertainty.source = {{0, -1, 1}};
   uncertainty.ratios = {{2, 0.5}, {1, 3}};
   uncertainty.own_issue = {1, 0.5};
   for (const int draw : {0, 1}) {
     const OpTimes one = drawn(times, uncertainty, draw);
     std::vector<double> run, link;
     for (const OpCost& cost : one.steps[0]) run.push_back(cost.run_ns), link.push_back(cost.link_ns);
-    EXPECT_EQ(run, draw == 0 ? (std::vector<double>{100, 200, 100}) : (std::vector<double>{100, 50, 300}));
-    EXPECT_EQ(link, draw == 0 ? (std::vector<double>{10, 20, 10}) : (std::vector<double>{10, 5, 30}));
+    EXPECT_EQ(run, draw == 0 ? (std::vector<double>{200, 100, 100}) : (std::vector<double>{50, 100, 300}));
+    EXPECT_EQ(link, draw == 0 ? (std::vector<double>{20, 10, 10}) : (std::vector<double>{5, 10, 30}));
     EXPECT_EQ(one.own_issue[0], draw == 0 ? (std::vector<double>{30, 31}) : (std::vector<double>{15, 16}));
   }
 }
