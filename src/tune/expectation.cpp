@@ -306,8 +306,8 @@ class Hinges {
     host();
     if (const double more = second_step_ms(setup_.config, sure_.times); more > 0) {
       found_.push_back(
-          {fmt::format("the second step, {:.4g} ms longer", more * setup_.config.train.steps), ms(sure_.times),
-           ms(sure_.times) + more,
+          {fmt::format("the second step, {:.4g} ms longer", more * static_cast<double>(setup_.config.train.steps)),
+           ms(sure_.times), ms(sure_.times) + more,
            fmt::format("measure without the first two steps; high: a mean of {} with it", setup_.config.train.steps)});
     }
     const config::Simulate& s = setup_.config.simulate;
