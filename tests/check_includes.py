@@ -79,7 +79,7 @@ FOLDERS = [
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 4500, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",
            "the executor: the only place where schedule meets backend; masters, data, checkpoints"),
-    Folder("runs", 6300, "cell.h, trial.h, measure.h, result_fields.h",
+    Folder("runs", 6320, "cell.h, trial.h, measure.h, result_fields.h",
            "record config launch hardware trace plan schedule backend model clock account engine",
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
     Folder("tune", 4300, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
@@ -119,10 +119,10 @@ class Limit:
 LIMITS = [
     Limit("src", 655, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 161, "keys", "profiles/README.md"),
-    Limit("tests", 84600, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 84850, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 11200, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4300, "lines", "bench/**/*.cpp bench/**/*.h"),
-    Limit("profiles", 4655, "lines", "profiles/**/*.toml"),
+    Limit("profiles", 4660, "lines", "profiles/**/*.toml"),
     Limit("docs", 38950, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
