@@ -33,9 +33,15 @@ inline bool on(int mutant) {
   return mutant == chosen;
 }
 
+// Instead of what has type T: a reference stays one, which nothing dangles behind.
 template <class T>
-std::remove_cvref_t<T> nothing() {
-  return {};
+decltype(auto) nothing() {
+  if constexpr (std::is_lvalue_reference_v<T>) {
+    static std::remove_cvref_t<T> empty{};
+    return static_cast<T>(empty);
+  } else {
+    return std::remove_cvref_t<T>{};
+  }
 }
 
 }  // namespace mutants

@@ -148,7 +148,7 @@ class File:
             shown = self.join(first, last)
             if "[&" not in shown and "[](" not in shown:
                 yield (at, self.tokens[first][2], self.end_of(last),
-                       f"::mutants::on(@) ? ::mutants::nothing<decltype({shown})>() : (", ")", "returned",
+                       f"::mutants::on(@) ? ::mutants::nothing<decltype(({shown}))>() : (", ")", "returned",
                        f"return {shown}  →  return {{}}")
         elif word in (";", "{", "}", ")", "else") and self.inside[i + 1] == "{":
             next_word, kind = self.words[i + 1], self.tokens[i + 1][0]
@@ -261,7 +261,7 @@ def build(mutants, arguments):
 
 
 def run(program, names, seconds, cpu_seconds, build_folder, **environment):
-    """"" if the tests pass, else "fails" or "hangs". Other folders, other limits: a mutant may do what it likes."""
+    """"" if the tests pass, else "fails", "hangs" or "crashes". Other folders, other limits: a mutant may do what it likes."""
     def first_to_go():
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000")  # where a mutant takes all memory
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -278,7 +278,9 @@ def run(program, names, seconds, cpu_seconds, build_folder, **environment):
             env={**os.environ, **environment, "TMPDIR": folder, "GTEST_FILTER": ":".join(names) if names else RENEWED})
         try:
             status = process.wait(timeout=seconds)
-            return "hangs" if status in (-signal.SIGXCPU, -signal.SIGKILL) else "fails" if status else ""
+            if status in (-signal.SIGXCPU, -signal.SIGKILL):
+                return "hangs"
+            return "crashes" if status < 0 else "fails" if status else ""
         except subprocess.TimeoutExpired:
             return "hangs"
         finally:
@@ -311,6 +313,8 @@ def tests_by_mutant(mutants, arguments):
                 times = [1000 * (time.monotonic() - begin), 1000 * (cpu_of_children() - began)]
                 numbers = [n for n, hit in enumerate(flags.read_bytes()) if hit]
                 notes.write_text(" ".join(map(str, [program, int(bool(failed)), *map(round, times), *numbers])) + "\n")
+            elif failed in ("hangs", "crashes"):  # then nobody knows what its other tests reach
+                sys.exit(f"{program} {failed} without a mutant")
         for line in notes.read_text().splitlines():
             name, failed, wall_ms, cpu_ms, *numbers = line.split()
             if failed == "1":
