@@ -361,13 +361,14 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
   const std::string four = acceptance_plan(w, "profile", engine::set_up(config), 4, {false, 600, 1200});
   EXPECT_THAT(four, ::testing::StartsWith("Plan of an acceptance of 32 ranks on 4 nodes, "));
   for (const char* line : {
-           "matrix products  15 rounds of 1000 rows on all ranks                         1 min 32 s",
-           "memory           15 rounds of copies of 100.00 MiB                                 10 s",
-           "pairs of nodes   6 measurements in 3 rounds, and again where one is slow     3 min 46 s",
-           "collectives      6 messages, 20 times, in and out of place                10 min 11 s *",
-           "scales           5 sizes of groups, up to 32 ranks                           8 min 29 s",
-           "steps            12 training steps of                                               2 s",
-           "parts            8 rounds of computation, communication and both                    8 s",
+           "matrix products  15 rounds of 1000 rows on all ranks                                1 min 32 s",
+           "memory           15 rounds of copies of 100.00 MiB                                        10 s",
+           "launches         kernels with next to no work, until their host knows their end              –",
+           "pairs of nodes   6 measurements in 3 rounds, and again where one is slow            3 min 46 s",
+           "collectives      6 messages, 20 times, in and out of place                       10 min 11 s *",
+           "scales           5 sizes of groups, up to 32 ranks                                  8 min 29 s",
+           "steps            12 training steps of                                                      2 s",
+           "parts            8 rounds of computation, communication and both                           8 s",
            "* by assumed rates of slow hardware: the profile has no reference",
            "Together at most about 10 min 00 s (--budget): stages repeat less if time is short. Ranks that hang are "
            "ended after 20 min 00 s (--limit).",
