@@ -217,6 +217,21 @@ TEST(Simulate, ScattersAsACalibrationMeasured) {
   EXPECT_NE(steps([](config::Simulate& s) { s.measured_jitter = true, s.seed = 2; }).median, moved.median);
 }
 
+TEST(Simulate, AProductBesideAGatherTakesAsMuchLongerAsACalibrationMeasured) {
+  const engine::Setup p = set_up(testing::settled(emulated(testing::tiny_decoder(), 1e-4, 0.1)));
+  clock::Calibrator calibrator;
+  calibrator.add({p, simulate(p, simulated_times(p, nullptr)).traces, std::nullopt, true}, {});
+  config::Calibration calibration = calibrator.result();
+  const auto step_ms = [&](bool contention) {
+    const Measurement m = simulate(p, calibrated_times(p, calibration, contention).times);
+    return account::run_metrics({p.schedules, m.traces}, p.plan.groups, 1).step_ms.median;
+  };
+  const double alone = step_ms(true);
+  calibration.slowdowns = {{"matrix_product", "all_gather", DType::f32, {{512, 512, 512, 1 << 20, 0, 2}}}};
+  EXPECT_GT(step_ms(true), 1.01 * alone);
+  EXPECT_EQ(step_ms(false), alone);
+}
+
 TEST(Simulate, AModuleThatIsRecomputedAloneFreesWhatItSaved) {
   RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
   c.train.batch_per_rank = 8;  // activations are most of the memory
