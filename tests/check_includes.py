@@ -82,7 +82,7 @@ FOLDERS = [
     Folder("runs", 6250, "cell.h, trial.h, measure.h, result_fields.h",
            "record config launch hardware trace plan schedule backend model clock account engine",
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
-    Folder("tune", 4250, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
+    Folder("tune", 4300, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
     Folder("foreign", 12350, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",

@@ -170,7 +170,7 @@ class Search {
     if (const MemoryBudget& budget = options_.budget; !tried.fits && budget.need_of) {
       const schedule::Training training = machine_.training(space_.start());
       const MemoryNeed least = budget.need_of(training, budget.capacity(training.plan));
-      tried.fits = budget.fits(least, training.plan);
+      tried.fits = tried.retries = budget.fits(least, training.plan);
     }
     tried.point = space_.origin();
     learn(std::move(tried));

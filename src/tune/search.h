@@ -30,6 +30,8 @@ struct Tried {
   std::int64_t predicted_bytes = 0;  ///< in the budget's kind of memory
   std::int64_t margin_bytes = 0;
   bool fits = true;
+  bool retries =
+      false;  ///< it fits only where the allocator returns cached memory to the driver, whose time is not known
   std::uint64_t fingerprint = 0;
 };
 

@@ -59,7 +59,10 @@ Table front_table(const Tuning& t) {
                           : i == 0            ? "current"
                                               : "",
                           step.number(tried.step_ns / 1e6), in_memory(t, tried.predicted_bytes),
-                          tried.fits ? "fits" : "too much", settings_text(t.space.settings_at(tried.point))});
+                          tried.retries ? "retries"
+                          : tried.fits  ? "fits"
+                                        : "too much",
+                          settings_text(t.space.settings_at(tried.point))});
   }
   return table;
 }
@@ -126,9 +129,15 @@ std::string verdict(const Tuning& t) {
     interval = " (no interval)";
   }
   if (t.answer.keep) {
-    return fmt::format("Keep what you have: the best of all would take {:.1f} % less {}{}, which {}.\n",
+    return fmt::format("Keep what you have: the best of all would take {:.1f} % less {}{}, which {}.\n{}",
                        100 * std::max(0.0, t.answer.gain), of, interval,
-                       t.answer.gain < t.least_gain ? "is below what counts" : "is not certain");
+                       t.answer.gain < t.least_gain ? "is below what counts" : "is not certain",
+                       t.result.start().retries
+                           ? fmt::format("It fits only where the allocator returns cached memory to the driver, whose "
+                                         "time is not in the step; without that it needs {} {}.\n",
+                                         in_memory(t, t.result.start().predicted_bytes + t.result.start().margin_bytes),
+                                         memory_shown(t).unit())
+                           : "");
   }
   if (!t.result.start().fits) {
     return fmt::format("The current configuration does not fit: it needs {} {}.\n",
@@ -335,7 +344,8 @@ Fields<Policy> declared<Policy>() {
       {"reserved_bytes", via(tried, &T::need, &tune::MemoryNeed::reserved), "B", "what the allocator holds"},
       {"predicted_bytes", via(tried, &T::predicted_bytes), "B", "in the budget's kind of memory"},
       {"margin_bytes", via(tried, &T::margin_bytes), "B", "by how much that may be wrong"},
-      {"fits", via(tried, &T::fits), "", "in the budget, margin and all"}}};
+      {"fits", via(tried, &T::fits), "", "in the budget, margin and all"},
+      {"retries", via(tried, &T::retries), "", "it fits only where the allocator returns cached memory to the driver", if_any}}};
 }
 
 template <>

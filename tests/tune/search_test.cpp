@@ -109,6 +109,7 @@ TEST(Search, OnlyWhatIsInForceMayLiveFromAnAllocatorThatReturnsItsCache) {
   };
   const SearchResult tight = search_in(space, options);
   EXPECT_TRUE(tight.start().fits);
+  EXPECT_TRUE(tight.start().retries);
   EXPECT_EQ(tight.start().need.reserved, 1200);
   ASSERT_TRUE(tight.best);
   EXPECT_EQ(*tight.best, 0U);
