@@ -102,6 +102,10 @@ void check_one_training(const fs::path& folder, const std::optional<fs::path>& r
 
 OwnCheckpoints::OwnCheckpoints(const fs::path& folder) {
   make_folder(folder);
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw OutputError(
+        fmt::format("{}: this user may not write there; choose another checkpoint.folder.", folder.string()));
+  }
   lock_ = open_locked_folder(folder, "another training is being saved there; choose another checkpoint.folder.");
 }
 

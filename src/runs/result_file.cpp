@@ -22,8 +22,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kExpected = "expected a result.json that `fsdpbench run` wrote, or its folder";
-constexpr const char* kExpectedAny =
-    "expected the folder or file of a result of `fsdpbench accept`, run, simulate, sweep or collectives -J";
+constexpr const char* kExpectedAny = "expected the folder or file of a result of `fsdpbench accept`, run or simulate";
 
 /// Files of ours that are no result, by what only they have.
 std::string kind_of_file(const json& content) {

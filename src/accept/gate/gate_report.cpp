@@ -340,8 +340,8 @@ namespace fs = std::filesystem;
 
 bool is_result_folder(const fs::path& folder) { return path_exists(folder / "result.json"); }
 
-/// By name: each folder that holds a result, and each JSON file.
-std::vector<GatedResult> results_in(const fs::path& folder) {
+/// By name: each folder that holds a result, and each JSON file. `left_out`: what cannot be gated, and why.
+std::vector<GatedResult> results_in(const fs::path& folder, std::vector<std::string>& left_out) {
   std::set<fs::path> paths;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
@@ -349,7 +349,13 @@ std::vector<GatedResult> results_in(const fs::path& folder) {
     if (file || is_result_folder(entry.path())) paths.insert(entry.path());
   }
   std::vector<GatedResult> all;
-  for (const fs::path& path : paths) all.push_back(read_gated_result(path.string()));
+  for (const fs::path& path : paths) {
+    try {
+      all.push_back(read_gated_result(path.string()));
+    } catch (const NotGated& refused) {
+      left_out.emplace_back(refused.what());
+    }
+  }
   return all;
 }
 
@@ -368,10 +374,15 @@ Baseline find_baseline(const std::string& given, const GatedResult& now) {
     const GatedResult alone = read_gated_result(given);
     return {alone.name, {alone}, {}};
   }
-  std::vector<GatedResult> all = results_in(given);
-  if (all.empty())
-    throw ConfigError(fmt::format(
-        "{}: holds no result; expected folders or files of results, as `fsdpbench run` writes them.", given));
+  Baseline baseline{fs::weakly_canonical(given, error).filename().string(), {}, {}};
+  std::vector<GatedResult> all = results_in(given, baseline.left_out);
+  if (all.empty()) {
+    throw ConfigError(baseline.left_out.empty()
+                          ? fmt::format("{}: holds no result; expected folders or files of results, as `fsdpbench "
+                                        "run` writes them.",
+                                        given)
+                          : fmt::format("{}: holds no result that can be gated: {}", given, baseline.left_out[0]));
+  }
   std::set<std::string> kinds, seen{now.digest};
   std::erase_if(all, [&](const GatedResult& result) {
     kinds.insert(result.kind);
@@ -386,7 +397,6 @@ Baseline find_baseline(const std::string& given, const GatedResult& now) {
   }
   const GatedResult nearest =
       *std::ranges::min_element(all, {}, [&](const GatedResult& result) { return distance(result, now); });
-  Baseline baseline{fs::weakly_canonical(given, error).filename().string(), {}, {}};
   for (GatedResult& result : all) {
     if (distance(result, nearest) != std::tuple(false, 0, 0)) continue;
     const std::string& why = result.not_accepted_because;

@@ -138,7 +138,7 @@ void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& res
   } else if (j.has("metrics") && !j.at("rated").flag()) {
     result.not_accepted_because = "it is not rated: " + j.text("not_rated_because", "the file does not say why");
   }
-  if (!j.has("metrics")) throw ConfigError("no measured step was completed, so there is nothing to compare");
+  if (!j.has("metrics")) throw NotGated("no measured step was completed, so there is nothing to compare");
   const Trial trial = trial_from_json(j);
   result.figures.others_share = disturbing_share(trial);
   for (const TrialFigure& f : figures_of(trial)) {
@@ -228,7 +228,7 @@ GatedResult read_gated_result(const std::string& given) {
     } else if (file.kind == ResultKind::acceptance) {
       read_acceptance_result(j, result);
     } else {
-      throw ConfigError(fmt::format("it is a result of {}; expected one of accept, run or simulate", result.kind));
+      throw NotGated(fmt::format("it is a result of {}; expected one of accept, run or simulate", result.kind));
     }
     check_figures(result.figures.figures);
     result.machine = MachinePrint::of_world(j.at("world"));
@@ -246,7 +246,9 @@ GatedResult read_gated_result(const std::string& given) {
   } catch (const ConfigError& error) {
     std::string why = error.what();
     if (why.ends_with('.')) why.pop_back();
-    throw ConfigError(fmt::format("{}: {}.", file.path, why));
+    why = fmt::format("{}: {}.", file.path, why);
+    if (dynamic_cast<const NotGated*>(&error) != nullptr) throw NotGated(why);
+    throw ConfigError(why);
   }
   return result;
 }

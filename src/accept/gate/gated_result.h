@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accept/regression.h"
+#include "base/error.h"
 #include "record/json_part.h"
 
 namespace fsdpbench::app {
@@ -67,6 +68,13 @@ struct GatedResult {
   std::string not_accepted_because;   ///< why its own verdict is no pass; empty: it is
   std::vector<std::string> injected;  ///< faults, "inject.slow_rank = 2": a failure was rehearsed
   accept::ResultFigures figures;
+};
+
+/// Refusal of a result that is whole, of which nothing can be gated: a sweep's or collectives', or a run without a
+/// measured step. A baseline leaves it out.
+class NotGated : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
 };
 
 /// Reads the result that a person means by `given`: a file, or a folder with result.json. Throws ConfigError that names

@@ -289,6 +289,22 @@ TEST(FindBaseline, ADamagedResultIsNotPassedOver) {
               AllOf(HasSubstr("tuesday"), HasSubstr("it was changed after it was written")));
 }
 
+TEST(FindBaseline, ARunWithoutAStepIsLeftOut) {
+  const BaselineFolder kept;
+  json none = run_json({10, 11, 12});
+  none.erase("metrics");
+  kept.folder().write("tuesday/result.json", result_text(none));
+  EXPECT_THAT(
+      config_error([&] {
+        kept.found_for(run_json({1, 2, 3}));
+      }),
+      AllOf(HasSubstr("holds no result that can be gated: "), HasSubstr("tuesday/result.json: no measured step")));
+  kept.add("monday", run_json({10, 11, 12}));
+  const Baseline found = kept.found_for(run_json({1, 2, 3}));
+  EXPECT_EQ(found.results.size(), 1U);
+  EXPECT_THAT(found.left_out, ElementsAre(HasSubstr("no measured step was completed")));
+}
+
 TEST(Gate, ASlowerRunFailsAndAnEqualOnePasses) {
   const Baseline before =
       baseline_of({stored(run_json({2000, 2020, 1980, 2000})), stored(run_json({2020})), stored(run_json({1980}))});
