@@ -207,7 +207,8 @@ std::vector<const toml::table*> StrictTable::tables(std::string_view key) {
 void StrictTable::finish() const {
   for (const auto& [key, node] : table_) {
     if (std::ranges::find(known_, key.str()) != known_.end()) continue;
-    throw ConfigError(fmt::format("{}: there is no key '{}' in {}.", place_of(path_, node), key.str(), what_));
+    throw ConfigError(fmt::format("{}: there is no key '{}' in {}; valid: {}.", place_of(path_, node), key.str(), what_,
+                                  fmt::join(known_, ", ")));
   }
 }
 

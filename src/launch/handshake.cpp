@@ -261,7 +261,8 @@ Socket knock(const std::string& host, int port, const std::string& secret, const
   }
   send_all(socket, encode(FrameKind::hello, "", pack({secret, purpose, text})));
   if (receive_all(socket, kWelcome.size(), deadline, stopped) == kWelcome) return socket;
-  error = "whoever listens there does not have this job's secret, or another one";
+  error = secret.empty() ? "whoever listens there is of another job, or FSDPBENCH_SECRET is set there and not here"
+                         : "whoever listens there does not have this job's secret, or another one";
   return {};
 }
 

@@ -132,7 +132,8 @@ TEST(Handshake, AStrangersJobIsTurnedAwayAndTheOwnComesToBe) {
   const std::string stranger = with_time_for("secret", [&](double deadline_s) {
     return join_text(place(1, 2, port, "another"), {.deadline_s = deadline_s, .version = "v"});
   });
-  EXPECT_THAT(stranger, HasSubstr("whoever listens there does not have this job's secret, or another one"));
+  EXPECT_THAT(stranger,
+              HasSubstr("whoever listens there is of another job, or FSDPBENCH_SECRET is set there and not here"));
   EXPECT_EQ(join_text(place(1, 2, port)), "joined");
   EXPECT_EQ(zero.get(), "joined");
 }

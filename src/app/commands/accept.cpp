@@ -116,7 +116,9 @@ int plan_machine(const config::Acceptance& wanted, const AcceptArguments& argume
   config.mesh.ranks = std::int64_t{nodes} * each;
   config::validate(config);
   const Patience patience{arguments.full, arguments.budget_s(), arguments.limit_s()};
-  console().print(acceptance_plan(wanted, arguments.profile, engine::set_up(std::move(config)), nodes, patience));
+  std::string profile = arguments.profile;
+  for (const std::string& set : arguments.overrides) profile += " --set " + set;
+  console().print(acceptance_plan(wanted, profile, engine::set_up(std::move(config)), nodes, patience));
   return 0;
 }
 
