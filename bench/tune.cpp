@@ -70,12 +70,12 @@ void parts() {
   };
   const std::vector<plan::ModuleSizes> sizes = machine.sizes(config);
   const schedule::Training training = schedule::make_training(config, sizes);
-  const clock::StepCosts least = machine.least_costs(training);
+  const clock::StepCosts least = machine.least_times(training).costs;
   time("configuration", [&] { space.config_at(space.origin()); });
   time("plan", [&] { plan::make_plan(config); });
   time("plan and schedules", [&] { schedule::make_training(config, sizes); });
   time("fingerprint", [&] { schedule::fingerprint(training); });
-  time("op times", [&] { machine.least_costs(training); });
+  time("op times", [&] { machine.least_times(training); });
   time("op times and walk", [&] { machine.forecast(training).slowest_ns(); });
   time("memory", [&] { schedule::memory_walk(training.schedules, 6); });
   time("bound", [&] { tune::lower_bound(training, least); });

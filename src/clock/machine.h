@@ -10,6 +10,12 @@
 
 namespace fsdpbench::clock {
 
+/// Least times of a steady schedule.
+struct LeastTimes {
+  StepCosts costs;      ///< of its ops, whatever runs beside them
+  double issue_ns = 0;  ///< in which a host issues it, which no order of its ops shortens; 0: its ops say all
+};
+
 /// The clock of the machine where a training is to run, and what a search must know of it beside. May be asked from
 /// several threads at once.
 class Machine : public Clock {
@@ -19,10 +25,7 @@ class Machine : public Clock {
   schedule::Training training(const config::RunConfig& config) const {
     return schedule::make_training(config, sizes(config));
   }
-  /// Least times of the ops of the steady schedule, whatever runs beside them.
-  virtual StepCosts least_costs(const schedule::Training& training) const = 0;
-  /// Least time in which a host issues that schedule, which no order of its ops shortens; 0: its ops say all.
-  virtual double least_issue_ns(const schedule::Training& /*training*/) const { return 0; }
+  virtual LeastTimes least_times(const schedule::Training& training) const = 0;
   /// Whether op times are in doubt, so that Changes::draw changes them.
   virtual bool in_doubt() const = 0;
   /// Beside that: 95 of 100 steps of `training` lie, over one of the configuration in force, within so much of what is

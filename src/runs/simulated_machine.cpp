@@ -265,18 +265,17 @@ std::optional<double> SimulatedMachine::doubt(const schedule::Training& /*traini
   return accuracy_ ? std::min(kMost, kOfGain * std::abs(gain)) : 0;
 }
 
-clock::StepCosts SimulatedMachine::least_costs(const schedule::Training& training) const {
+clock::LeastTimes SimulatedMachine::least_times(const schedule::Training& training) const {
   if (calibration_) {
-    return engine::calibrated_times(training, *calibration_, false).times.steps.back();
+    return {engine::calibrated_times(training, *calibration_, false).times.steps.back()};
   }
   clock::OpTimes times = engine::simulated_times(training, cluster(), false);
-  return std::move(times.steps.back());
-}
-
-double SimulatedMachine::least_issue_ns(const schedule::Training& training) const {
-  if (cluster() == nullptr) return 0;
-  const auto issue = engine::simulated_times(training, cluster(), false).own_issue;
-  return issue.empty() ? 0 : std::accumulate(issue.back().begin(), issue.back().end(), 0.0);
+  clock::LeastTimes least{std::move(times.steps.back())};
+  if (cluster() != nullptr && !times.own_issue.empty()) {
+    const std::vector<double>& issue = times.own_issue.back();
+    least.issue_ns = std::accumulate(issue.begin(), issue.end(), 0.0);
+  }
+  return least;
 }
 
 account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {

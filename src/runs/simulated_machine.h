@@ -76,8 +76,7 @@ class SimulatedMachine final : public clock::Machine {
 
   std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
   clock::Forecast forecast(const schedule::Training& training, const clock::Changes& changes = {}) const override;
-  clock::StepCosts least_costs(const schedule::Training& training) const override;
-  double least_issue_ns(const schedule::Training& training) const override;
+  clock::LeastTimes least_times(const schedule::Training& training) const override;
   bool in_doubt() const override { return accuracy_ || calibration_; }
   std::optional<double> doubt(const schedule::Training& training, double gain) const override;
 

@@ -79,7 +79,7 @@ struct Bound {
 /// what another wrote, where forwards, backwards and updates follow one another as they do in every order: the first
 /// gather, all computation, and the last reduction are such a chain. Memory is at least what lives from forward to
 /// backward whatever the policy (masters, moments, activations) together with what the op at hand itself touches.
-/// `least`: what each op takes at least (Machine::least_costs).
+/// `least`: what each op takes at least (LeastTimes::costs).
 Bound lower_bound(const schedule::Training& training, const clock::StepCosts& least);
 
 /// The most bytes that are live at a time in the order of issue, in blocks of the pool: no less than any allocator

@@ -96,7 +96,7 @@ clock::Forecast MeasuredMachine::forecast(const schedule::Training& training, co
   return typical_.forecast(training.steady(), changes);
 }
 
-clock::StepCosts MeasuredMachine::least_costs(const schedule::Training& training) const {
+clock::LeastTimes MeasuredMachine::least_times(const schedule::Training& training) const {
   const clock::WhatIfTimes known = clock::what_if_times(typical_.times(), training.steady());
   const auto& by_rank = known.times.given.back();
   clock::StepCosts costs(training.schedules.steady().ops.size());
@@ -105,7 +105,7 @@ clock::StepCosts MeasuredMachine::least_costs(const schedule::Training& training
     for (const auto& mine : by_rank) least = std::min(least, mine[i]);
     costs[i].run_ns = static_cast<double>(least);
   }
-  return costs;
+  return {std::move(costs)};
 }
 
 }  // namespace fsdpbench::app

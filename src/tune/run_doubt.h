@@ -59,7 +59,7 @@ class MeasuredMachine final : public clock::Machine {
 
   std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
   clock::Forecast forecast(const schedule::Training& training, const clock::Changes& changes = {}) const override;
-  clock::StepCosts least_costs(const schedule::Training& training) const override;
+  clock::LeastTimes least_times(const schedule::Training& training) const override;
   /// Steps differed, so that another choice of them would have given other times; a draw is such a choice.
   bool in_doubt() const override { return !typical_.repeats(); }
   std::optional<double> doubt(const schedule::Training& training, double gain) const override;

@@ -244,8 +244,9 @@ class Search {
     try {
       const schedule::Training training = machine_.training(*config);
       found.print = schedule::fingerprint(training);
-      found.bound = lower_bound(training, machine_.least_costs(training));
-      found.bound.step_ns = std::max(found.bound.step_ns, machine_.least_issue_ns(training));
+      const clock::LeastTimes least = machine_.least_times(training);
+      found.bound = lower_bound(training, least.costs);
+      found.bound.step_ns = std::max(found.bound.step_ns, least.issue_ns);
       found.tokens = tokens_of(*config);
       found.valid = true;
     } catch (const Error&) {  // as evaluate_known()

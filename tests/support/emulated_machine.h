@@ -21,8 +21,8 @@ class EmulatedMachine final : public clock::Machine {
     return clock::forecast(training, times(training, changes));
   }
 
-  clock::StepCosts least_costs(const schedule::Training& training) const override {
-    return times(training, {}).steps.back();
+  clock::LeastTimes least_times(const schedule::Training& training) const override {
+    return {times(training, {}).steps.back()};
   }
 
   bool in_doubt() const override { return false; }

@@ -22,7 +22,7 @@ using ::fsdpbench::testing::valid;
 Bound bound_of(const Space& space, const clock::Machine& machine, const Point& point) {
   const config::RunConfig config = *space.config_at(point);
   const schedule::Training training = machine.training(config);
-  return lower_bound(training, machine.least_costs(training));
+  return lower_bound(training, machine.least_times(training).costs);
 }
 
 // The bound of a structure is that of all its orders, so it must hold for each, and be the same whichever it is found
@@ -57,7 +57,7 @@ TEST(Bound, NoPolicyTakesLessTimeOrMemory) {
   EXPECT_GT(checked, 300);
 }
 
-/// What waits for its host is not bounded by its GPU: no order of the ops makes a host quicker.
+/// The bound of a step that waits for its host is the host's time: no order of the ops makes a host quicker.
 TEST(Bound, IsTheHostsWhereAStepWaitsForIt) {
   config::RunConfig config = config::load_profile(
       config::find_profile("quickstart"),
@@ -67,10 +67,10 @@ TEST(Bound, IsTheHostsWhereAStepWaitsForIt) {
   config::validate(config);
   const app::SimulatedMachine machine(config);
   const schedule::Training training = machine.training(config);
-  const double step_ns = machine.forecast(training).slowest_ns(), issue_ns = machine.least_issue_ns(training);
+  const double step_ns = machine.forecast(training).slowest_ns(), issue_ns = machine.least_times(training).issue_ns;
   EXPECT_LE(issue_ns, step_ns);
   EXPECT_GT(issue_ns, 0.9 * step_ns);
-  EXPECT_LT(lower_bound(training, machine.least_costs(training)).step_ns, 0.5 * step_ns);
+  EXPECT_LT(lower_bound(training, machine.least_times(training).costs).step_ns, 0.5 * step_ns);
 }
 
 TEST(Bound, IsReachedWhereNothingIsCommunicated) {

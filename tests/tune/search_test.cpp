@@ -138,9 +138,9 @@ class CountingMachine final : public clock::Machine {
   clock::Forecast forecast(const schedule::Training& training, const clock::Changes& changes = {}) const override {
     return machine_.forecast(training, changes);
   }
-  clock::StepCosts least_costs(const schedule::Training& training) const override {
+  clock::LeastTimes least_times(const schedule::Training& training) const override {
     ++bounded;
-    return machine_.least_costs(training);
+    return machine_.least_times(training);
   }
   bool in_doubt() const override { return false; }
 
