@@ -61,7 +61,15 @@ std::map<std::int64_t, bool, std::greater<>> steps_in(const fs::path& folder) {
   return steps;
 }
 
-/// What decides which bytes a rank holds, and that training goes on as if it had never stopped.
+/// Removes a checkpoint, or part of one. Its manifest goes first: what is left of it then is no checkpoint.
+void remove_step(const fs::path& folder) {
+  std::error_code error;
+  fs::remove(folder / kManifest, error);
+  fs::remove_all(folder, error);
+}
+
+/// Keys on which the bytes of a rank depend, and which must be the same for training to go on as if it had never
+/// stopped, with their values.
 std::map<std::string, std::string> plan_keys(const config::RunConfig& config) {
   constexpr std::array<std::string_view, 5> kOf{"model", "mesh", "fsdp", "data.path", "train.optimizer"};
   std::map<std::string, std::string> keys;
@@ -193,11 +201,7 @@ void CheckpointSaver::save(std::int64_t steps_of_run) {
   const std::int64_t began_ns = now_ns();
   const TrainingPosition at = position(steps_of_run);
   const fs::path folder = step_folder(setup_.config.checkpoint.folder, at.steps);
-  if (context_.rank == 0) {
-    std::error_code error;
-    fs::remove(folder / kManifest, error);  // first: half a checkpoint is none
-    fs::remove_all(folder, error);          // what a killed run has left
-  }
+  if (context_.rank == 0) remove_step(folder);  // a killed run may have left it
   context_.world.barrier();
   make_folder(folder);
   write_state(folder);
@@ -257,9 +261,7 @@ void CheckpointSaver::remove_old(std::int64_t steps) const {
   std::int64_t kept = 0;
   for (const auto& [number, complete] : steps_in(folder)) {
     if (number > steps || (complete && ++kept <= setup_.config.checkpoint.keep)) continue;
-    std::error_code error;
-    fs::remove(step_folder(folder, number) / kManifest, error);
-    fs::remove_all(step_folder(folder, number), error);
+    remove_step(step_folder(folder, number));
   }
 }
 
