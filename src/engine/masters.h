@@ -56,7 +56,7 @@ class Masters {
  private:
   void load(std::byte* target, const std::vector<plan::ShardPiece>& pieces, std::int64_t numel,
             const model::FillParameter& fill, int threads);
-  /// What gathers read where it is not the masters themselves (fsdp.cpu_offload, fsdp.cast_in_optimizer).
+  /// Casts the masters to the shards that gathers read instead of them (fsdp.cpu_offload, fsdp.cast_in_optimizer).
   void cast_device_shards();
 
   backend::RankContext& context_;

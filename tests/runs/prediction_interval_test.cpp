@@ -150,8 +150,8 @@ TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
   EXPECT_NEAR(beyond.step_ms->high, 1.5 * 1.5 * step.ms, 1e-2 * step.ms);
 }
 
-/// What a step sends in many messages lies within what its site's trainings did; one that is larger than any that was
-/// measured is as doubtful as one alone, twice. In a node small messages are no reason for doubt.
+/// Many messages of a step scatter as they did in the site's trainings. A message larger than all that were measured
+/// has the doubt of a single one, doubled. Small messages within a node add no doubt.
 TEST(PredictionInterval, OfASiteIsThatOfItsTrainings) {
   const auto width = [](const char* cluster, int ranks, int batch) {
     const Cell cell = simulated({fmt::format("simulate.cluster={}", cluster), "emulate.link_gb_per_s=none",

@@ -258,8 +258,8 @@ class Importer:
 
     system: str
     files: str
-    # Of two that take a file for theirs, the higher one has it. A lower one is read later, since it may leave to the others what they
-    # say: a model first, then a trainer's, then Accelerate's and DeepSpeed's.
+    # If two importers recognise a file, the one with the higher priority reads it. Files are read from high to low priority, since a
+    # later one may leave settings to an earlier one: the model first, then the trainer, then Accelerate and DeepSpeed.
     priority: int
     looks_like: Callable[[Settings], Any]
 

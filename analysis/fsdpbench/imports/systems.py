@@ -1,5 +1,5 @@
 """The systems that can be imported: models of Hugging Face; what trains them, from Megatron-LM to LLaMA-Factory; Accelerate and DeepSpeed.
-What is plain of their settings are rows of systems.toml."""
+Settings that map to one key each are rows of systems.toml."""
 
 from __future__ import annotations
 

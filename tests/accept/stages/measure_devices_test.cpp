@@ -1,4 +1,4 @@
-// Launches, held against a profile and measured; collectives in groups of ranks.
+// Times of launches, compared with a profile and measured; collectives in groups of ranks.
 
 #include "accept/stages/measure_devices.h"
 
