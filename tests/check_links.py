@@ -23,7 +23,7 @@ def prose(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Of all headings; the second of the same words ends with -1."""
+    """Anchors of all headings; the second of the same words ends with -1."""
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6} +(.+?) *#*$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.MULTILINE):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)

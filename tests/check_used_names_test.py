@@ -37,7 +37,7 @@ class CheckUsedNames(unittest.TestCase):
     def test_names_of_the_standard_library(self) -> None:
         self.expect("std::vector<int> v;\n", "std::vector and does not include <vector>")
         self.expect("#include <string>\nstd::string_view v;\n")
-        # What one header of the library includes of others is its own affair.
+        # Includes between headers of the library are its own affair.
         self.expect("#include <map>\nstd::optional<int> v;\n", "std::optional and does not include <optional>")
 
     def test_names_of_the_project(self) -> None:

@@ -48,7 +48,7 @@ def headers(package: str, folder: Path) -> Path:
 
 
 def problem_of(name: str, folder: Path) -> str:
-    """What the compiler says; empty if it accepts everything."""
+    """The compiler's errors; empty if it accepts everything."""
     packages, parts = RELEASES[name]
     includes = [headers(package, folder) for package in packages] + [TOOLKIT]
     for part in parts:

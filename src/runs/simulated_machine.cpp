@@ -137,7 +137,7 @@ clock::Uncertainty published_uncertainty(const schedule::Training& training, con
   constexpr std::size_t kMeasured = 2 * kEnumCount<ErrorKind>;
   const bool curve = !cluster.inter.curve_nodes.empty();
   uncertainty.ratios.resize(kMeasured + 3);
-  // Of several groups at once the slowest counts: their nodes are all of the training's.
+  // Several groups at once are as slow as the slowest: their nodes are all nodes of the training.
   const int nodes = (training.plan.groups.ranks() + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
   for (const bool large : {false, true}) {
     if (curve) uncertainty.ratios[kMeasured + 1 + large] = draws_of(cluster.inter, nodes, large);

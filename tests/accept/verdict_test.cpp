@@ -72,7 +72,7 @@ TEST(VerdictTest, ACliffIsFoundWhereItIs) {
   EXPECT_EQ(j.verdict, Verdict::fail);
   EXPECT_THAT(j.sentence, HasSubstr("4 B carry 1.5 GB/s, 25 % less than the 2 GB/s of 2 B"));
   EXPECT_EQ(shape({{8, 3}}).verdict, Verdict::unrated);
-  // What scatters as much as it falls accuses nobody, and does not pass either.
+  // A figure that scatters as much as it falls accuses nobody, and does not pass either.
   EXPECT_EQ(shape({{1, 1}, {2, 2}, {4, 1.5}}, 1).verdict, Verdict::inconclusive);
 }
 
@@ -95,7 +95,7 @@ TEST(VerdictTest, TheWorstCountsAndNothingIsNoPass) {
   EXPECT_EQ(all({Verdict::pass, Verdict::inconclusive, Verdict::fail}), Verdict::fail);
 }
 
-/// What just reaches its limit keeps it; an interval that only touches it from the wrong side does not fail.
+/// A figure that just reaches its limit keeps it; an interval that only touches it from the wrong side does not fail.
 TEST(VerdictTest, LimitsAreKeptByWhatReachesThem) {
   const std::vector<double> below{9, 9, 9, 10, 10}, above{10, 10, 11, 11, 11};  // 95 %: 9 to 10, and 10 to 11
   const auto exactly = [](double value) { return std::vector<double>(8, value); };

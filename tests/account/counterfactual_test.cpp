@@ -157,7 +157,7 @@ TEST(Counterfactual, OneMeasuredStepOfAMachineAdvisesNothing) {
   EXPECT_TRUE(advised());
 }
 
-/// What becomes of a key in the words of the preset's system.
+/// A key in the words of the preset's system.
 dialects::Fate fate_of(const config::RunConfig& config, const std::string& key) {
   const config::Field* const field = config::find_field(key);
   return dialects::key_fates(*dialects::dialect_of(config), config, {&field, 1}).front().said.fate;

@@ -48,7 +48,7 @@ class Bench(unittest.TestCase):
             with self.subTest(case["name"]):
                 self.assertEqual(case["time_unit"], "ms")
                 self.assertEqual(case["peak_MiB"], cell["memory"]["peak_bytes"]["total"] / 2**20)
-                # What a trial says of one moment fits together: tokens a step, at the median step.
+                # The figures of a trial at one moment fit together: tokens a step, at the median step.
                 tokens = cell["axes"]["mesh.ranks"] * 16
                 self.assertAlmostEqual(case["tokens_per_s"] * case["real_time"] / 1000, tokens, places=6)
                 self.assertEqual("overlap_pct" in case, "overlap_pct" in cell["metrics"])

@@ -76,7 +76,7 @@ class Collectives(Program):
             read = [CRE_ROW.match(line) for line in text.splitlines()]
             self.assertEqual([(int(row["size"]), float(row["algBW"]), float(row["busBW"])) for row in read if row],
                              [(size, algbw, busbw) for size, _, algbw, busbw in rows[:3]])
-            # What diagnostics of whole clusters take the best row of: eight columns after the root.
+            # Diagnostics of whole clusters take the best row of these: eight columns after the root.
             best = [float(row.split()[7]) for row in text.splitlines()
                     if re.match(r"^\s*\d+\s+\d+\s+\w+\s+\S+\s+-?\d+(\s+\S+){8}\s*$", row)]
             self.assertEqual(len(best), 3)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What `trace explain` says of 226 jobs of PyTorch, for which no rule was changed (tests/peer/stored_jobs.py): of the answers
+"""The answers of `trace explain` for 226 jobs of PyTorch, for which no rule was changed (tests/peer/stored_jobs.py): of the answers
 at 90 % and more nine in ten are right, and no fewer than when the jobs were stored.
 
     confidence_test.py PROGRAM SOURCE_FOLDER [unittest arguments]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What `make demo` says of its two runs: six lines, and nothing beside them that contradicts them.
+"""The lines of `make demo` about its two runs: six lines, and nothing beside them that contradicts them.
 
     demo_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """

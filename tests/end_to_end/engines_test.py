@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What profiles/recorded/engines has of simulated steps is what they are now, to the nanosecond and the byte.
+"""The simulated steps in profiles/recorded/engines are those of today, to the nanosecond and the byte.
 
     engines_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
@@ -17,7 +17,7 @@ import program
 from program import Program
 
 
-# Of the large sweeps what is asked here: the others of an axis are worked out in the same way.
+# Cells of the large sweeps that are asked here: the others of an axis are worked out in the same way.
 ASKED = {"engines": {"mesh.ranks": "64", "simulate.cluster": "ethernet-h100"},
          "experts": {"train.seq_len": "2048", "simulate.cluster": "dgx-h100"}}
 EACH = 6  # of the questions

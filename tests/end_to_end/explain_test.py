@@ -16,7 +16,7 @@ THREADS = [*TINY, "mesh.ranks=2"]
 class Explain(Program):
     def test_from_a_result_ranks_the_causes_with_advice(self) -> None:
         self.call("run", self.profile, *sets(*THREADS, "fsdp.forward_prefetch=none"), "--out", "out", "-q")
-        # What this machine found depends on its load; what is read is this.
+        # The figures of this machine depend on its load; these are read instead.
         path = self.folder / "out/result.json"
         result = json.loads(path.read_text())
         cause = {"cause": "late_prefetch", "unit": "blocks.1", "ms": 3.0, "share_pct": 30.0,

@@ -28,7 +28,7 @@ class Gate(Program):
         return json.loads((self.folder / "gate/gate.json").read_text())
 
     def simulated_slow(self, out: str) -> str:
-        """The same configuration in its file, and a step that takes 1.5 times as long."""
+        """The configuration in its file, and a step that takes 1.5 times as long."""
         self.simulate(out)
         path = self.folder / out / "result.json"
         result = json.loads(path.read_text())

@@ -62,7 +62,7 @@ class Help(Program):
                 self.assertRegex("\n".join(lines), r"\n  model\.preset  +quickstart, .*\n {26}\S")
 
     def on_terminal(self, columns: int, *arguments: str) -> str:
-        """What the program prints on a terminal of so many columns."""
+        """The program's output on a terminal of so many columns."""
         ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         with subprocess.Popen([program.PROGRAM, *arguments], stdout=theirs, cwd=self.folder) as running:

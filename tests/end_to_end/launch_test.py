@@ -78,7 +78,7 @@ class Launch(Program):
         return json.loads((self.folder / out / "result.json").read_text())
 
     def threads_digest(self) -> str:
-        """The same for all tests."""
+        """Shared by all tests."""
         if not Launch.digest_of_threads:
             arguments = self.run_arguments(TINY, "-q", "--ranks", str(RANKS), out="threads")
             process = self.start_process([program.PROGRAM, *arguments])
@@ -207,7 +207,7 @@ class Environment(Launch):
         self.check_kill(0)
 
     def test_the_same_command_goes_on_after_a_killed_rank(self) -> None:
-        """What torchrun --max-restarts and a requeued job do."""
+        """Restarts as torchrun --max-restarts and a requeued job do them."""
         training = [*TINY, "train.steps=200"]
         keys = [*training, "checkpoint.folder=saved", "checkpoint.every=1"]
         whole = self.start_process([program.PROGRAM, *self.run_arguments(training, "-q", "--ranks", "4", out="whole")])

@@ -47,7 +47,7 @@ compute_tflops = 0.001
 link_gb_per_s = 1.0
 """
 
-# What a launcher may have left in the environment of whoever runs this test.
+# Variables that a launcher may have left in the environment of whoever runs this test.
 FOREIGN = re.compile(r"^(OMPI_|PMIX_|PMI_|SLURM_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_|GROUP_|TORCHELASTIC_|FSDPBENCH_)")
 
 
@@ -100,7 +100,7 @@ def free_port() -> int:
 
 
 def digest(document: dict) -> str:
-    """Of a JSON document, as src/base/digest.cpp has it: FNV-1a of its values without the document's own digest."""
+    """Digest of a JSON document, as in src/base/digest.cpp: FNV-1a of its values without the document's own digest."""
     def words(value: object) -> bytes:
         if value is None:
             return b"n"
@@ -135,7 +135,7 @@ def runs(pid: int) -> bool:
 
 
 def trace_findings(of: str | Path, folder: Path, files: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """What check_trace beside the program `of` says of files in a folder; it ends with 0 where they keep all rules of
+    """The answer of check_trace beside the program `of` for files in a folder; it ends with 0 where they keep all rules of
     src/trace/FORMAT.md."""
     return subprocess.run([Path(of).with_name("check_trace"), *files], capture_output=True, text=True, cwd=folder,
                           timeout=PATIENCE_S, check=False)

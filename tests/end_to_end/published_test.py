@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What bench_published says of published figures: complete, as recorded, and as near as the goals want it.
+"""The answers of bench_published for published figures: complete, as recorded, and as near as the goals want it.
 
     published_test.py BENCH_PROGRAM SOURCE_FOLDER [unittest arguments]
 """
@@ -41,7 +41,7 @@ class Published(unittest.TestCase):
         return done
 
     def predicted(self) -> dict[str, list[dict[str, str]]]:
-        """Of both tables, by their names; asked for once."""
+        """Rows of both tables, by their names; asked for once."""
         if not Published.known:
             Published.printed = self.call("--csv", "collectives.csv", "--training-csv", "training.csv", "--accuracy",
                                           "accuracy.toml").stdout
@@ -100,7 +100,7 @@ class Published(unittest.TestCase):
         self.assertEqual(len(counted), 18)
 
     def test_intervals_hold_what_other_sources_say_nothing_of(self) -> None:
-        """Of 95 %, by the rows of all other sources: about as many are inside, of each kind and of all together."""
+        """Intervals of 95 %, made from the rows of all other sources: about as many are inside, of each kind and in all."""
         self.predicted()
         table = Published.printed.split("Interval of 95 %")[1].splitlines()[3:]
         rows = inside = 0
@@ -127,7 +127,7 @@ class Published(unittest.TestCase):
                       self.call("--training", "t.csv", code=BAD_INPUT).stderr)
 
     def refused(self, table: str, old: str, new: str) -> str:
-        """What is said of a table of one row, changed."""
+        """The message for a table of one row, changed."""
         lines = (SOURCE / f"profiles/published/{table}.csv").read_text(encoding="utf-8").splitlines()
         self.assertIn(old, lines[1])
         (self.folder / "t.csv").write_text(f"{lines[0]}\n{lines[1].replace(old, new, 1)}\n", encoding="utf-8")

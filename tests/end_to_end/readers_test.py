@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What `accept`, `gate` and `collectives` write, given to the programs that will read it: JUnit's readers and its schema,
+"""Files of `accept`, `gate` and `collectives`, given to the programs that will read them: JUnit's readers and its schema,
 Prometheus' own parser, and the patterns with which health checks look at nccl-tests.
 
     readers_test.py PROGRAM SOURCE_FOLDER [unittest arguments]

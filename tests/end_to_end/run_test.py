@@ -137,7 +137,7 @@ class Run(Program):
         self.assertFalse((self.folder / "deep").exists())
 
     def cuda_code(self) -> int:
-        """What this program says to a backend that it or the machine does not have."""
+        """The message for a backend that the program or the machine does not have."""
         done = subprocess.run([program.PROGRAM, "run", self.profile, *sets(*THREADS, "device.backend=cuda")],
                               capture_output=True, cwd=self.folder, timeout=program.PATIENCE_S)
         if done.returncode == OK:

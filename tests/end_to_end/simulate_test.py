@@ -157,7 +157,7 @@ class Simulate(Program):
             self.assertEqual(cell[:5], expected[:5])
             self.assertAlmostEqual(cell[5] / expected[5], 1, places=6)
 
-        # What a simulation says by it: products that take 8 times as long beside collectives make its step longer. The
+        # The simulation of that: products that take 8 times as long beside collectives make its step longer. The
         # calibration is of a simulation, where they are beside each other whatever this machine does meanwhile.
         def step(calibration: str, out: str) -> float:
             self.call("simulate", "quickstart", *small, "--set", f"simulate.calibration={calibration}", "--out", out, "-q")

@@ -125,7 +125,7 @@ class TraceExplain(Program):
         self.assertRegex(headline, r"What to change: set fsdp\.\w+=\S+: [\d.]+ [mu]?s less a step")
 
     def test_a_run_and_its_traces_have_the_same_causes(self) -> None:
-        """What `explain --from` says of a result, and what `trace explain` says of the traces beside it."""
+        """The answers of `explain --from` for a result and of `trace explain` for the traces beside it."""
         for name, keys in (("default", ()), ("hybrid", ("fsdp.strategy=hybrid_shard", "mesh.replicate=2")), ("late", ("fsdp.forward_prefetch=none", "fsdp.backward_prefetch=none")),
                            ("sync", ("inject.host_sync_after_layer=1",)),
                            ("slow", ("inject.slow_rank=1", "inject.slow_rank_factor=1.5")),

@@ -171,7 +171,7 @@ class Watch(Program):
         self.assertEqual((code, said["accusations"][0]["ranks"]), (RANK_FAILED, [2]))
 
     def dumps(self, group: str, last: list[str | None], backend: str = "gloo") -> dict:
-        """What `watch` says of dumps whose default group has ranks `group` by pg_config; last: each rank's newest collective."""
+        """The answer of `watch` for dumps whose default group has ranks `group` by pg_config; last: each rank's newest collective."""
         for rank, state in enumerate(last):
             entries = [{"process_group": ["0", "default_pg"], "pg_id": 0, "collective_seq_id": seq, "profiling_name": f"{backend}:all_reduce",
                         "time_created_ns": seq * 10**9, "time_discovered_started_ns": seq if now != "scheduled" else None, "state": now,
@@ -210,7 +210,7 @@ class Watch(Program):
         folder = Path(self.recorded("clean", "job"))
         process = self.start("watch", "job", "--every", "0.1", "--metrics", "watch.prom")
         self.assertTrue(process.stdout.readline().startswith("clean: "))
-        # The same job goes on, and hangs: each file is replaced, as its writer does.
+        # The job continues, and hangs: each file is replaced, as its writer does.
         for path in sorted(Path(self.recorded("hang", "later")).iterdir()):
             shutil.copy(path, folder / (path.name + ".tmp"))
             (folder / (path.name + ".tmp")).replace(folder / path.name)

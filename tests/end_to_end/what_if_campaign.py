@@ -47,7 +47,7 @@ QUESTIONS = [
     ["fsdp.head_unit=true"], ["train.accumulate=2"], ["fsdp.reduce_scatter_buffers=3"],
 ]
 BAD_INPUT = 2
-# What tune may not turn, so that it has several answers to each run.
+# Keys that tune may not turn, so that it has several answers to each run.
 FIXED = [[], ["fsdp.strategy", "fsdp.reshard_after_forward"], ["fsdp.wrap", "fsdp.head_unit", "train.accumulate"]]
 
 

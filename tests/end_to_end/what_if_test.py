@@ -123,7 +123,7 @@ class WhatIf(unittest.TestCase):
         self.assertNotEqual(answer["reach"], "measured")
         self.assertEqual(answer["what_if"]["peak_bytes"], truth["memory"]["peak_bytes"]["total"])
         self.assertAlmostEqual(answer["what_if"]["step_ms"]["median"], truth["metrics"]["step_ms"]["median"], delta=1e-3)
-        # What the run set otherwise than its preset was somebody's choice, and stays.
+        # A key that the run set otherwise than its preset was somebody's choice, and stays.
         run, _ = self.simulate("fsdp.all_gather_limit=strict:1")
         done = self.call("what-if", run, "--set", "fsdp.preset=simplefsdp")
         self.assertIn('leaves these alone, because the profile sets them explicitly: fsdp.all_gather_limit', done.stderr)

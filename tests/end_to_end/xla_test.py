@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What `explain --hlo` reads of the programs that tests/peer/xla_programs.py stored, against XLA's own module.
+"""`explain --hlo` of the programs that tests/peer/xla_programs.py stored, against XLA's own module.
 
     xla_test.py PROGRAM SOURCE_FOLDER
 """
@@ -18,7 +18,7 @@ sys.path.insert(0, str(SOURCE / "tests/peer"))
 import xla_programs  # noqa: E402
 
 
-# What a program is in keys of the preset. Outside of scan and jax.checkpoint XLA gathers each weight once and keeps it.
+# Each program in keys of the preset. Outside of scan and jax.checkpoint XLA gathers each weight once and keeps it.
 ONCE, FOUR, HYBRID = ["fsdp.reshard_after_forward=false"], ["train.accumulate=4"], "fsdp.strategy=hybrid_shard"
 KEYS = {
     **dict.fromkeys(["scan", "scan-ckpt", "scan-ckpt-fp32", "scan-dots", "scan-everything", "scan-fp32", "scan-cast-before",
@@ -48,7 +48,7 @@ def predicted(preset, keys):
 
 
 def compiled(counts):
-    """The same of a stored program."""
+    """Bytes that a stored program sends, as multiples of those of the blocks."""
     size = 4 if counts["case"].get("dtype") == "float32" else 2
     large = [c for c in counts["collectives"] if max(c["in"], c["out"]) > 256]
     total = lambda kind, key: sum(c["times"] * c[key] for c in large if c["kind"] == kind) / (BLOCKS_ELEMENTS * size)

@@ -156,7 +156,7 @@ def accept_rank_beside_load(c: Case) -> None:
 
 @functools.cache
 def shaper() -> str:
-    """What slows a link here: netem where the kernel has it, else its token buckets. Empty: nothing does."""
+    """The kernel's means to slow a link: netem, else token buckets; empty if it has neither."""
     if os.environ.get("FAULTS_OWN_NETWORK") != "1":
         return ""
     for words in ("netem rate {rate}mbit delay 0.1ms limit 20000", "tbf rate {rate}mbit burst 256kb latency 200ms"):

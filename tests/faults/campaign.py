@@ -124,7 +124,7 @@ def summary(outcomes: list[Outcome], again: str, seed: int, seconds: float, load
 
 
 def named(ran: list[Outcome]) -> dict:
-    """Of faults that were to be found."""
+    """Counts of faults that were to be found."""
     asked = [outcome for outcome in ran if outcome.named is not None]
     missed = [{"case": o.number, "kind": o.kind, "said": o.said[:400]} for o in asked if not o.named]
     return {"named_right": len(asked) - len(missed), "to_be_named": len(asked), "missed": missed} if asked else {}

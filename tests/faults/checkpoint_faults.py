@@ -20,7 +20,7 @@ def complete(c: Case, folder: str = "saved") -> list[int]:
 
 
 def state(c: Case, folder: str, steps: int) -> dict[str, bytes]:
-    """What the ranks hold, by file."""
+    """Content of the ranks, by file."""
     return {file.name: file.read_bytes() for file in (c.folder / folder / f"step-{steps:09}").glob("rank-*.bin")}
 
 

@@ -1,4 +1,4 @@
-"""What a fault of the campaign is: a function that breaks something of a Case. How often it is drawn: its weight."""
+"""A fault of the campaign: a function that breaks something of a Case. How often it is drawn: its weight."""
 
 import os
 import random

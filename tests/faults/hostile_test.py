@@ -46,7 +46,7 @@ class Hostile(Faults):
 
 
 class Locked(Hostile):
-    """What may not be read is not called missing, or empty."""
+    """A file that may not be read is not called missing, or empty."""
 
     NOBODY = 65534
 
@@ -204,7 +204,7 @@ class Json(Hostile):
 
 
 class Echo(Hostile):
-    """What came from outside is cleaned and cut before it is printed."""
+    """Text from outside is cleaned and cut before it is printed."""
 
     UGLY = "\x1b]0;title\x07\x1b[2J\x1b[31mred\r\nnew line\x00\x7f\u202ereversed\u061c\u200b\ufeff"
     HUGE = "x" * 5_000_000

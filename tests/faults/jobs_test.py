@@ -19,7 +19,7 @@ from promises import KILLED, each_once, nobody_left, nothing_lost, result_of, sp
 
 class Job(Faults):
     def check_left(self, dead: int) -> None:
-        """What the survivors wrote about a job that had begun to train."""
+        """The survivors' messages about a job that had begun to train."""
         result = result_of(self.folder / "out")
         self.assertFalse(result["complete"])
         self.assertEqual((result["failure"]["rank"], result["failure"]["died"]), (dead, True))

@@ -89,7 +89,7 @@ class Limits(Faults):
         self.assertIn("pids.max", done.err)
 
     def test_a_sweep_without_threads_for_some_cells_says_so_and_goes_on(self) -> None:
-        """What a machine lacked says nothing of a cell: it is no clean end, and the same command tries again."""
+        """A resource that the machine lacked is no answer of a cell: it is no clean end, and the same command tries again."""
         self.bench.write("base.toml", BASE)
         self.bench.write("s.toml", 'base = "base.toml"\ntrials = 2\n[axes]\n"mesh.ranks" = [1, 8]\n')
         group = self.bench.control_group("pids", {"pids.max": 20})

@@ -1,4 +1,4 @@
-"""What must hold after any fault, whatever it was; docs/reliability.md says it to people."""
+"""Promises that hold after any fault; docs/reliability.md says them to people."""
 
 import collections
 import json
@@ -73,7 +73,7 @@ def result_of(folder: Path) -> dict | None:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Of a log that only grows; what is behind the last newline was torn by a kill."""
+    """Lines of a log that only grows; text behind the last newline was torn by a kill."""
     return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 

@@ -47,7 +47,7 @@ class Guest:
         self.received = b""
 
     def greeting(self) -> None:
-        """What rank 0 says first."""
+        """The first words of rank 0."""
         while len(self.received) < len(PROTOCOL):
             data = self.socket.recv(65536)
             if not data:

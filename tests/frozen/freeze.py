@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# What says when, where and by which build an answer was given, in any JSON document.
+# Fields that say when, where and by which build an answer was given, in any JSON document.
 VOLATILE = {"world", "digest", "command_line", "seconds", "elapsed_s", "evaluations_per_s", "search_s"}
 EXPLAIN = {"table": [], "json": ["--format", "json"],
            "collectives": ["--format", "collectives"], "issue": ["--format", "issue"], "schedule": ["--schedule=all"]}
@@ -99,7 +99,7 @@ def questions(source: Path) -> list[Question]:
     return asked
 
 
-# Of each kind one, some twenty seconds of one core.
+# One of each kind, some twenty seconds of one core.
 SAMPLE = ("explain/quickstart.*", "explain/hybrid.schedule", "export/llama3-8b-emulated", "simulate/fsdp1", "simulate/hybrid*",
           "preset/deepspeed-z3.*", "preset/megatron-v2.simulate", "cluster/dgx-h100", "cluster/mi300x", "trouble/slow-rank*",
           "what-if/strategy", "tune/budget", "trace/to-profile", "compare/stored")

@@ -40,7 +40,7 @@ ROOMS = {
 }
 FLOOR = ("schedule", "plan", "clock", "account", "accept", "engine")
 OTHERS = ["dialects_test", "model_test", "golden_model_test", "runs_test", "foreign_test", "peer_test", "app_test"]
-# What compares with files that the program itself writes anew kills nothing.
+# A comparison with files that the program itself writes anew kills nothing.
 RENEWED = "-ResultFormat.*"
 
 TOKEN = re.compile(r"""

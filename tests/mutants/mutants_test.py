@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What mutants.py makes of a line, and what it leaves alone."""
+"""Lines that mutants.py changes, and those it leaves alone."""
 
 import unittest
 

@@ -37,7 +37,7 @@ DRAWN, SEED = 90, 20261124
 BLOCK = 3 * 128 * 128 + 3 * 128 * 352 + 2 * 128
 ROOT = 2 * 256 * 128 + 128
 WIDTH, VOCABULARY = 8, 16
-# The same with two experts on two ranks: what a rank has of them, and the rest of a block with its router.
+# Two experts on two ranks: what a rank has of them, and the rest of a block with its router.
 EXPERT = 3 * 128 * 352
 GATE = 2 * WIDTH
 REST = BLOCK - EXPERT + 2 * 128

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch's eager cross entropy holds of the logits: src/model/outline.cpp [Note: eager loss] has it from here.
+"""Copies of the logits that PyTorch's eager cross entropy holds: src/model/outline.cpp [Note: eager loss] has it from here.
 
     eager_loss.py
 

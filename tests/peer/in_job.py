@@ -85,7 +85,7 @@ class Job:
 
 
 class AcceleratedJob(Job):
-    """The same model wrapped, accumulated and profiled by Accelerate."""
+    """The model wrapped, accumulated and profiled by Accelerate."""
 
     def __init__(self, name, rank, address):
         import accelerate

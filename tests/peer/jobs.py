@@ -70,7 +70,7 @@ BLOCKS = {"mlp": profiled.Block, "attention": Attention}
 
 
 def draw(generator, system):
-    """What is set in one job: fsdpbench's keys, as engines.py reads them, and what has no key."""
+    """Settings of one job: fsdpbench's keys, as engines.py reads them, and those that have no key."""
     job = grid.Draw(generator, system=system, ranks=2, layers=generator.choice((2, 3, 3, 4, 5)))
     job.one_of(width=(8, 16, 32, 64), block=("mlp", "attention"), steps=(1, 2, 2, 3), schedule=(True, True, True, False),
                shapes=(False, True), clip=(False, True), optimizer=("AdamW", "AdamW", "SGD"))

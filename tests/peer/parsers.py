@@ -102,7 +102,7 @@ def torchtitan_arguments(folder):
 
 
 def accelerate(folder):
-    """What `accelerate launch` puts into the environment of a script, and what its Accelerator makes of that."""
+    """The environment that `accelerate launch` gives a script, and the Accelerator that reads it."""
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser
     from accelerate.utils.dataclasses import FullyShardedDataParallelPlugin
     from accelerate.utils.launch import prepare_multi_gpu_env

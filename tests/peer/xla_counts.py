@@ -84,7 +84,7 @@ def arrays(shape):
 
 
 def counts(module):
-    """Of an HloModuleProto: computations 3, entry_computation_id 6, schedule 7."""
+    """Fields of an HloModuleProto: computations 3, entry_computation_id 6, schedule 7."""
     parts = message(module)
     computations, instructions = {}, {}
     for raw in parts[3]:

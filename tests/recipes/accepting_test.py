@@ -117,7 +117,7 @@ class OnThisHost(Program):
                               text=True, timeout=2 * PATIENCE_S)
 
     def until_judged(self, attempt):
-        """What a busy machine leaves inconclusive is asked again; nothing is drained meanwhile."""
+        """A verdict that a busy machine leaves inconclusive is asked again; nothing is drained meanwhile."""
         for _ in range(MOST_ATTEMPTS):
             done = attempt()
             if done is not None:
@@ -127,7 +127,7 @@ class OnThisHost(Program):
 
 
 class AgainstTheProgram(OnThisHost):
-    """What the scheduler would do is asked for: a node is drained, a job starts. Each recipe meets a healthy host, a slow rank and
+    """The scheduler is asked for the right things: a node is drained, a job starts. Each recipe meets a healthy host, a slow rank and
     a rank that dies, the prolog every fault; the other exit codes that all of them know are in recipes_test.py."""
 
     def prolog(self, fault: str) -> tuple[int, str]:

@@ -34,7 +34,7 @@ def scripts() -> list[Path]:
     return [path for path in sorted(recipes().rglob("*")) if path.is_file() and path.read_bytes().startswith(b"#!/bin/")]
 
 
-# What torchrun does with the arguments of our recipe: all ranks of a node, once more if one is lost.
+# torchrun with the arguments of our recipe: all ranks of a node, once more if one is lost.
 TORCHRUN = """while [ $# -gt 0 ]; do
   case $1 in
     --nproc-per-node) ranks=$2; shift 2 ;;
@@ -366,7 +366,7 @@ class Kubernetes(Program):
 class ContinuousIntegration(Program):
     def test_github_actions(self) -> None:
         workflow = yaml.safe_load((recipes() / "ci/github-actions.yml").read_text())
-        # Of a pull request the code is anybody's, and the runner is a machine of one's own. YAML 1.1 takes `on` for true.
+        # Anybody can write the code of a pull request, and the runner is a machine of one's own. YAML 1.1 takes `on` for true.
         self.assertEqual(set(workflow[True]), {"push", "workflow_dispatch"})
         self.assertIn("self-hosted", workflow["jobs"]["gate"]["runs-on"])
         self.assertEqual(workflow["permissions"], {"contents": "read"})
@@ -412,7 +412,7 @@ class Prometheus(Program):
         return {family.name: [sample.labels for sample in family.samples] for family in families}
 
     def watched(self) -> None:
-        """What watch says of the recording of a job with a late rank."""
+        """The answer of watch for the recording of a job with a late rank."""
         with tarfile.open(program.SOURCE / "tests/watch/recorded/late.tar.xz") as archive:
             archive.extractall(self.folder / "late")
         program.use_package_of_source(self)

@@ -58,7 +58,7 @@ Cell cell_of_experts(const std::string& imbalance, std::vector<std::string> more
   return open_cell(load_config(config::find_profile("quickstart"), more, nullptr));
 }
 
-/// What run_trial() says of a simulation of which `change` makes another one; "": nothing.
+/// The error of run_trial() for a simulation that `change` alters; "" if there is none.
 std::string refusal_of_trial(const std::function<void(engine::Measurement&, const engine::Setup&)>& change) {
   const Cell cell = open_cell(load_config(
       config::find_profile("quickstart"),

@@ -32,7 +32,7 @@ RUNS = {
                "fsdp.strategy=hybrid_shard"],
 }
 
-# Of the synthetic corpus: one stream a kind of collective, a late rank, a host that waits, one stream for all.
+# The synthetic corpus has: one stream a kind of collective, a late rank, a host that waits, one stream for all.
 CORPUS = ("fsdp2 hybrid", "fsdp2 straggler", "fsdp1 no-backward-prefetch", "fsdp1 one-stream")
 
 
@@ -110,7 +110,7 @@ def near(what: str, ours: float, theirs: float, tolerance: float) -> None:
 
 
 def outside_lanes_us(events: list[dict], rank: int) -> float:
-    """Of the step, what lies before the first op on a lane and after the last: HTA's window is that of the lanes, ours
+    """The time of a step before the first op on a lane and after the last: HTA's window is that of the lanes, ours
     begins with the step and ends when the host has also issued everything. The tracks that explain a step are no lanes."""
     slices = [event for event in events if event["ph"] == "X" and event["pid"] == rank + 1]
     step = next(event for event in slices if event["cat"] == "step")
@@ -172,7 +172,7 @@ def compare_others(hta: Hta, program: str, corpus_files: str, folder: Path) -> N
 
 
 def compare_overlap(name: str, answer: dict, key: str, theirs: dict[str, dict[str, float]]) -> None:
-    """What `trace explain` says of each rank."""
+    """The answer of `trace explain` for each rank."""
     ours = {str(rank["rank"]): rank[key] for rank in answer["ranks"]}
     assert sorted(ours) == sorted(theirs), f"{name}: HTA sees the ranks {sorted(theirs)} of {sorted(ours)}"
     for rank, overlap in ours.items():

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# Of the test itself; the copy of it that runs inside is told.
+# The test's own path; the copy of it that runs inside is told.
 SOURCE = Path(os.environ.get("FSDPBENCH_HIDDEN_SOURCE") or Path(__file__).resolve().parent.parent.parent)
 MOST_SECONDS_OF_A_COMMAND = 600
 

@@ -315,7 +315,7 @@ TEST(BlockingTest, RanksMeetAfterEachIterationWithZ1AndNotOtherwise) {
   }
 }
 
-/// Of one message, whose third timed iteration of four fails.
+/// A measurement of one message, whose third timed iteration of four fails.
 Timing timing_that_fails_once(FailsOnce::How how, const Message& message, bool in_place, bool check_all) {
   CollectivesArguments arguments = arguments_of({{"-b", "4K"}, {"-n", "4"}, {"-w", "2"}, {"-c", "1"}});
   arguments.check_all = check_all;

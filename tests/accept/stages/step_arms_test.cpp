@@ -31,7 +31,7 @@ struct SimulatedArms {
   account::RunView run;
 };
 
-/// What the links of `config` take for a message, as a table of collectives has it.
+/// Times of messages on the links of `config`, as a table of collectives has them.
 CollectiveRow row(const config::RunConfig& config, backend::Collective op, std::int64_t count) {
   CollectiveRow r;
   r.message = {op, DType::f32, count, static_cast<int>(config.mesh.ranks)};

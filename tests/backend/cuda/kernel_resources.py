@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the compiler made of each kernel for one GPU, from ptxas and from the machine code itself: registers, spills,
+"""Each kernel as the compiler made it for one GPU, from ptxas and from the machine code itself: registers, spills,
 shared memory, the warps a multiprocessor can hold by registers, and how wide memory is accessed. Fails if a kernel spills,
 if one that moves tensors has no access of 128 bits, and if a variant reads by 128 bits and writes by fewer; compares with
 the table in src/backend/cuda/kernels/README.md, or writes it there.
