@@ -38,7 +38,7 @@ FOLDERS = [
            "bytes, lanes, clocks, errors"),
     Folder("record", 1450, "json_fields.h, table.h, console.h", "",
            "a thing is declared once, with name, unit and meaning, and can be written, read, tabled, printed and documented"),
-    Folder("config/words", 600, "words.h, system_file.h", "",
+    Folder("config/words", 650, "words.h, system_file.h", "",
            "what other engines and frameworks call things, of profiles/systems: presets of their defaults, words that people bring along, names in traces"),
     Folder("config", 5150, "run_config.h, fields.cpp", "config/words/words.h",
            "every key as a line: read, written, checked, documented; machines to simulate; where files are found by name"),
@@ -119,7 +119,7 @@ class Limit:
 LIMITS = [
     Limit("src", 645, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 159, "keys", "profiles/README.md"),
-    Limit("tests", 83250, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 83350, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 10400, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4250, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4700, "lines", "profiles/**/*.toml"),

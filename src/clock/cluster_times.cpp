@@ -113,6 +113,11 @@ double seconds_beside(const schedule::Schedule& schedule, std::size_t exchange, 
 
 }  // namespace
 
+std::int64_t library_bytes(const config::Cluster& cluster) {
+  // 32 MiB a thread since Hopper, before that 2 x 4 MiB and 8 x 16 KiB (at::cuda's parseChosenWorkspaceSize).
+  return 2 * (cluster.gpu.fp8_gemm_fraction > 0 ? 33554432 : 8519680);
+}
+
 OpTimes cluster_times(const schedule::Training& training, const config::Cluster& cluster, const ClusterUse& use) {
   const config::RunConfig& config = training.config;
   const plan::Plan& plan = training.plan;
@@ -138,8 +143,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
                         plan::expert_split(config), config.fsdp.checkpoint_keeps, config.mesh.context);
   const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
-  // 32 MiB a thread since Hopper, before that 2 x 4 MiB and 8 x 16 KiB (at::cuda's parseChosenWorkspaceSize).
-  times.workspace_bytes = 2 * (cluster.gpu.fp8_gemm_fraction > 0 ? 33554432 : 8519680);
+  times.workspace_bytes = library_bytes(cluster);
   const bool contention = use.contention && plan.groups.ranks() > 1;
   Loads loads(schedules.steady(), work, compute, beside_collective(cluster, bus_rate(plan, cluster, use)));
   for (const schedule::Schedule& schedule : schedules.steps) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "clock/collective_cost.h"
 #include "clock/compute_cost.h"
 #include "clock/op_times.h"
@@ -16,6 +18,9 @@ struct ClusterUse {
   Placement placement = Placement::packed;
   bool contention = true;  ///< computation is slower while collectives run, as slowdown_beside_collective() says
 };
+
+/// Bytes that libraries of kernels hold of PyTorch's allocator: OpTimes::workspace_bytes.
+std::int64_t library_bytes(const config::Cluster& cluster);
 
 /// Times of all ops of the schedules on GPUs of `cluster`: computation and copies by compute_cost.h, collectives by
 /// collective_cost.h, copies over PCIe and the host's updates by the rates of cluster.host. Throws ConfigError if

@@ -22,13 +22,14 @@ constexpr double kPatRate = 0.75;
 constexpr double kCopyEngineRate = 0.98;
 
 /// Rate of a group over that of the node. Where there is a link between every two GPUs and no switch, the group has the
-/// links between its members; RCCL uses all of them in groups of 2, 4 and 8 and one ring of them in others (reported of
-/// 5 to 7 GPUs of an MI355X). Else: as measured of 2, 4 and 8 GPUs, straight in log2 between.
+/// links between its members; RCCL uses all of them in groups of 2, 4 and 8 and one ring of them in others, at 0.83 of
+/// a link (reported of 5 to 7 GPUs of an MI355X, and of 5). Else: as measured of 2, 4 and 8 GPUs, straight in log2
+/// between.
 double group_fraction(const config::Cluster& cluster, int group) {
   const int node = cluster.gpus_per_node;
   if (cluster.intra.kind == config::IntraKind::xgmi) {
-    const int links = std::has_single_bit(static_cast<unsigned>(group)) ? group - 1 : 1;
-    return static_cast<double>(links) / std::max(node - 1, 1);
+    const double links = std::has_single_bit(static_cast<unsigned>(group)) ? group - 1 : 0.83;
+    return links / std::max(node - 1, 1);
   }
   const auto of = [&](int gpus) {
     const double log = std::log2(std::clamp(gpus, 2, 8));

@@ -38,12 +38,12 @@ class Issuer {
       case OpKind::forward: return pass_us(op, Pass::forward);
       case OpKind::recompute: return pass_us(op, Pass::recompute);
       case OpKind::backward: return pass_us(op, Pass::backward);
-      case OpKind::optimizer: return factor_ * update() * unit_update_us(training_.plan.units[op.unit]) + launch_us_;
+      case OpKind::optimizer: return factor_ * unit_update_us(training_.plan.units[op.unit]) + launch_us_;
       // With one rank nothing is sent, and hooks run all the same.
       case OpKind::unshard:
-        return factor_ * (training_.plan.groups.ranks() == 1 ? alone_ * times_.gather : times_.free);
+        return factor_ * (training_.plan.groups.ranks() == 1 ? alone_ * gather_us(op) : times_.free);
       case OpKind::post_backward: return training_.plan.groups.ranks() == 1 ? factor_ * alone_ * times_.reduce : 0;
-      case OpKind::all_gather: return factor_ * times_.gather + launch_us_;
+      case OpKind::all_gather: return factor_ * gather_us(op) + launch_us_;
       case OpKind::copy_out: return launch_us_ + factor_ * times_.part * parts_of(op);
       case OpKind::reduce_scatter: return factor_ * times_.reduce + launch_us_;
       case OpKind::reshard: return factor_ * alone_ * times_.free;
@@ -79,9 +79,14 @@ class Issuer {
     return static_cast<double>(unit.members.parameters.size()) * training_.plan.groups.size(unit.group);
   }
 
+  double gather_us(const Op& op) const {
+    return times_.gather +
+           times_.gather_tensor * static_cast<double>(training_.plan.units[op.unit].members.parameters.size());
+  }
+
   double unit_update_us(const plan::Unit& unit) const {
-    return times_.update_unit +
-           times_.update_tensor * static_cast<double>(unit.layout.sharded.size() + unit.layout.replicated.size());
+    const auto tensors = static_cast<double>(unit.layout.sharded.size() + unit.layout.replicated.size());
+    return update() * (times_.update_unit + times_.update_tensor * tensors) + times_.update_sharded * tensors;
   }
 
   /// Calls of a block's modules: its products, two norms, activation, attention, feed-forward, itself.
@@ -94,15 +99,14 @@ class Issuer {
   }
 
   double block_us(Pass pass, bool recomputed) const {
-    const bool backward = pass == Pass::backward;
-    if (training_.config.simulate.compiled) return times_.compiled;
-    const double more = training_.config.model.learned_positions > 0 ? 0 : times_.rotation;
-    const double one = (backward ? times_.backward : times_.forward) + more;
-    const double all = times_.forward + times_.backward + 2 * more;  // 0: no framework's host
-    if (!recomputed || all == 0) return one;
+    const double one = pass == Pass::backward ? times_.backward : times_.forward;
+    if (training_.config.simulate.compiled) return times_.compiled * one;
+    const double turned = training_.config.model.learned_positions > 0 ? one : (1 + times_.rotation) * one;
+    const double all = times_.forward + times_.backward;  // 0: no framework's host
+    if (!recomputed || all == 0) return turned;
     const double again = training_.config.fsdp.checkpoint_reentrant ? times_.reentrant_checkpoint : times_.checkpoint;
     // Forward and its recomputation take as long, backward the more that it takes of the block without a checkpoint.
-    return all * again * one / (all + times_.forward + more);
+    return all * again * turned / (all + times_.forward);
   }
 
   double pass_us(const Op& op, Pass pass) const {

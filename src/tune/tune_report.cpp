@@ -226,6 +226,11 @@ std::string points_csv(const Tuning& t) {
 std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least) {
   const tune::Tried& tried = least.tried[*least.best];
   const std::int64_t needs = tried.predicted_bytes + tried.margin_bytes;
+  if (needs <= budget.bytes) {
+    return fmt::format(
+        "--memory {}: nothing that was tried fits, and {} would, with {}. Ask for more --evaluations, or start there.",
+        format_bytes(budget.bytes), settings_text(space.settings_at(tried.point)), format_bytes(needs));
+  }
   return fmt::format(
       "--memory {}: nothing fits. The least {} memory found is {} ({} and a margin of {} for the error of the "
       "prediction), by {}.",

@@ -69,7 +69,8 @@ std::string tune_text(const Tuning& tuning);
 /// All policies that were tried, a line each: points.csv (docs/tune.md).
 std::string points_csv(const Tuning& tuning);
 
-/// Nothing fits: what the least is that is needed and by which policy. `least`: of a search for the least memory.
+/// Nothing that was tried fits: what the least is that is needed and by which policy. `least`: of a search for the
+/// least memory, which may have found what the first search had no evaluations left for.
 std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least);
 
 /// The table for people, with the verdict.

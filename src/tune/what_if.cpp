@@ -12,9 +12,12 @@
 
 #include "account/step_breakdown.h"
 #include "base/error.h"
+#include "clock/caching_allocator.h"
+#include "clock/cluster_times.h"
 #include "clock/emulated_times.h"
 #include "clock/forecast.h"
 #include "clock/measured_host.h"
+#include "config/cluster.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
@@ -146,8 +149,9 @@ double exposed_ms(const account::StepRecords& step) {
   return sum / step.ranks() / 1e6;
 }
 
+/// Under PyTorch's allocator, if the run was simulated so.
 ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times, std::size_t first,
-                         double tokens_per_step) {
+                         double tokens_per_step, const Trial& trial) {
   std::vector<trace::RankTrace> traces;
   for (int rank = 0; rank < setup.plan.groups.ranks(); ++rank) traces.emplace_back().rank = rank;
   clock::forecast_run(setup, times, times.given.size(), first, traces);
@@ -157,7 +161,9 @@ ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times
   std::vector<double> exposed;
   for (const account::StepRecords& step : view.steps()) exposed.push_back(exposed_ms(step));
   run.exposed_ms = account::summarize(exposed);
-  run.peak_bytes = setup.memory.peak_occupied_total;
+  run.peak_bytes = trial.caching_allocator
+                       ? clock::allocator_forecast(setup, times, trial.device_bytes.value_or(0)).peak_reserved
+                       : setup.memory.peak_occupied_total;
   return run;
 }
 
@@ -250,7 +256,11 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   WhatIf answer;
   answer.run = run.folder;
   answer.question = question;
-  answer.measured = {*run.trial.metrics, {}, run.trial.memory.peak_occupied_total};
+  answer.by_allocator = run.trial.caching_allocator.has_value();
+  answer.measured = {
+      *run.trial.metrics,
+      {},
+      answer.by_allocator ? run.trial.caching_allocator->peak_reserved : run.trial.memory.peak_occupied_total};
   answer.measured.metrics.steps_ms.clear();
   answer.disturbed_because = why_disturbed(run);
   config::RunConfig is = config::load_profile(run.folder + "/config.toml", question.overrides, &answer.notes);
@@ -277,15 +287,17 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   clock::WhatIfTimes base = clock::what_if_times(measured, run.setup);
   base.times.host = host;
   base.times.delays = delays;
-  answer.replayed = replay_steps(run.setup, base.times, measured.first_step(), tokens);
+  base.times.workspace_bytes = virtual_cluster ? clock::library_bytes(config::load_cluster(was.simulate.cluster)) : 0;
+  answer.replayed = replay_steps(run.setup, base.times, measured.first_step(), tokens, run.trial);
 
   const engine::Setup setup = engine::set_up(is);
   clock::WhatIfTimes changed = clock::what_if_times(measured, setup, changes);
   changed.times.host = host;
   changed.times.delays = delays_of(is);
+  changed.times.workspace_bytes = base.times.workspace_bytes;
   answer.origins = changed.origins;
   answer.reach = changed.reach;
-  answer.changed = replay_steps(setup, changed.times, measured.first_step(), tokens);
+  answer.changed = replay_steps(setup, changed.times, measured.first_step(), tokens, run.trial);
 
   std::vector<double> ratios;
   for (std::size_t step = 0; step < measured.steps(); ++step) {
@@ -307,13 +319,14 @@ StepAnswer ReplayedRun::answer() const {
 
 std::string what_if_text(const WhatIf& answer) {
   std::string text =
-      format_table(answer_table({.title = fmt::format("{}: {}", answer.run, question_text(answer.question)),
-                                 .columns = {{"measured", answer.measured.answer()},
-                                             {"replayed", answer.replayed.answer()},
-                                             {"what-if", answer.changed.answer()}},
-                                 .change = true,
-                                 .interval = "interval",
-                                 .memory_note = "from the schedule"})) +
+      format_table(answer_table(
+          {.title = fmt::format("{}: {}", answer.run, question_text(answer.question)),
+           .columns = {{"measured", answer.measured.answer()},
+                       {"replayed", answer.replayed.answer()},
+                       {"what-if", answer.changed.answer()}},
+           .change = true,
+           .interval = "interval",
+           .memory_note = answer.by_allocator ? "reserved by PyTorch's allocator" : "from the schedule"})) +
       "\n";
   const double change = 100 * answer.change.median;
   text += fmt::format("a step would take {:.1f} % {} ({})\n", std::abs(change), change > 0 ? "longer" : "less",
@@ -333,7 +346,7 @@ Fields<ReplayedRun> declared<ReplayedRun>() {
       {"step_ms", via(&R::metrics, &M::step_ms), "ms", "the step, of its slowest rank"},
       {"steps_ms", via(&R::metrics, &M::steps_ms), "ms", "each step; absent of what was measured", if_any},
       {"exposed_comm_by_step_ms", &R::exposed_ms, "ms", "exposed communication, by step", when([](const R& r) { return r.exposed_ms.n > 0; })},
-      {"peak_bytes", &R::peak_bytes, "B", "peak memory of a rank, from the schedule"}}};
+      {"peak_bytes", &R::peak_bytes, "B", "peak memory of a rank: from the schedule, or reserved by PyTorch's allocator, if the run was simulated with it"}}};
 }
 
 template <>

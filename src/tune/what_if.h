@@ -28,7 +28,7 @@ struct WhatIfQuestion {
 struct ReplayedRun {
   account::RunMetrics metrics;
   account::Summary exposed_ms;  ///< of a step, mean over ranks
-  std::int64_t peak_bytes = 0;  ///< from the schedule
+  std::int64_t peak_bytes = 0;
 
   StepAnswer answer() const;
 };
@@ -51,6 +51,7 @@ struct WhatIf {
   account::Summary change;
   double replay_error = 0;  ///< of the unchanged run: replayed / measured - 1
   RunDoubt doubt;
+  bool by_allocator = false;      ///< memory is what PyTorch's allocator reserves, else from the schedule
   std::string disturbed_because;  ///< why_disturbed()
 };
 

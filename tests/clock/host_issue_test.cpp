@@ -44,6 +44,11 @@ double step_ms(const Overrides& set) {
   return forecast(one, times_of(one)).slowest_ns() * 1e-6;
 }
 
+double host_ms(const Overrides& set) {
+  const std::vector<double> ns = times_of(training(set)).own_issue.back();
+  return std::accumulate(ns.begin(), ns.end(), 0.0) * 1e-6;
+}
+
 TEST(HostIssue, EnginesRankAsMeasured) {
   const double ddp = step_ms({"fsdp.preset=fsdp1", "fsdp.strategy=no_shard"}), fsdp1 = step_ms({"fsdp.preset=fsdp1"}),
                zero2 = step_ms({"fsdp.preset=deepspeed-z2"}), zero3 = step_ms({"fsdp.preset=deepspeed-z3"});
@@ -98,15 +103,39 @@ TEST(HostIssue, OwnHostOnlyLaunches) {
 
 /// An eager rotation is some twenty operators more; flash-attn's is one.
 TEST(HostIssue, BlocksThatRotateTakeTheHostLonger) {
-  const auto host_ms = [](const char* positions, const char* framework) {
-    const schedule::Training one = training({positions, framework, "fsdp.preset=fsdp2"});
-    const std::vector<double> ns = times_of(one).own_issue.back();
-    return std::accumulate(ns.begin(), ns.end(), 0.0) * 1e-6;
+  const auto issue_ms = [](const char* positions, const char* framework) {
+    return host_ms({positions, framework, "fsdp.preset=fsdp2"});
   };
   const char *turns = "model.learned_positions=0", *learned = "model.learned_positions=256";
-  const double more = host_ms(turns, "simulate.framework=pytorch") - host_ms(learned, "simulate.framework=pytorch");
+  const double more = issue_ms(turns, "simulate.framework=pytorch") - issue_ms(learned, "simulate.framework=pytorch");
   EXPECT_GT(more, 1);
-  EXPECT_LT(host_ms(turns, "simulate.framework=nanotron") - host_ms(learned, "simulate.framework=nanotron"), more - 1);
+  EXPECT_LT(issue_ms(turns, "simulate.framework=nanotron") - issue_ms(learned, "simulate.framework=nanotron"),
+            more - 1);
+}
+
+/// What inductor made of a block takes its host longer than the operators of one without a rotation, and less than
+/// those of one with it, with their launches.
+TEST(HostIssue, CompiledBlocksTakeTheHostAsLongWhateverTheyRotate) {
+  const char *compiled = "simulate.compiled=true", *learned = "model.learned_positions=256";
+  EXPECT_NEAR(host_ms({compiled}), host_ms({compiled, learned}), 1);
+  EXPECT_GT(host_ms({compiled, learned}), host_ms({learned}));
+  EXPECT_LT(host_ms({compiled}), host_ms({}));
+}
+
+/// FSDP2 casts and copies each, and each is a DTensor of its own to the optimizer; FSDP1's are one.
+TEST(HostIssue, GathersAndUpdatesOfFsdp2GrowWithTheParameters) {
+  const char *alone = "mesh.ranks=1", *fused = "simulate.fused_optimizer=true", *no_bias = "model.bias=false";
+  const auto biases = [&](const char* preset) {
+    return host_ms({preset, alone, fused}) - host_ms({preset, alone, fused, no_bias});
+  };
+  constexpr int kBiases = 6 * 6;  // of blocks; forward and backward gather, and one updates
+  const double factor = config::load_cluster("roce-a100-40gb").host.framework_factor;
+  const double more = factor * kBiases * (2 * 0.7 * 0.06 + 0.023) - 0.1;
+  for (const char* other : {"fsdp.preset=fsdp1", "fsdp.preset=xla"}) {
+    EXPECT_GT(biases("fsdp.preset=fsdp2") - biases(other), more) << other;
+  }
+  const auto gathers = [&](const char* preset) { return host_ms({preset}) - host_ms({preset, no_bias}); };
+  EXPECT_LT(gathers("fsdp.preset=deepspeed-z3"), gathers("fsdp.preset=fsdp2"));
 }
 
 /// Once; and the step that stands for all others comes after it.

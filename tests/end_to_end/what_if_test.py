@@ -65,6 +65,20 @@ class WhatIf(unittest.TestCase):
                                    delta=(within_ns + 0.01) * 1e-6, msg=bound)
         self.assertEqual(replayed["peak_bytes"], result["memory"]["peak_bytes"]["total"])
 
+    def test_memory_on_a_cluster_is_what_pytorchs_allocator_reserves(self) -> None:
+        on = ["simulate.cluster=dgx-h100", "emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "model.width=1024",
+              "model.ffn_width=4096", "train.seq_len=1024", "fsdp.preset=fsdp2", "fsdp.param_dtype=bf16"]
+        run, was = self.simulate(*on)
+        for key in ("fsdp.reshard_after_forward=false", "train.accumulate=2"):
+            with self.subTest(key):
+                _, truth = self.simulate(*on, key)
+                answer = self.what_if(run, "--set", key)
+                for of, result in (("measured", was), ("replayed", was), ("what_if", truth)):
+                    reserved = result["memory"]["caching_allocator"]["peak_reserved_bytes"]
+                    self.assertEqual(answer[of]["peak_bytes"], reserved, of)
+                self.assertGreater(answer["what_if"]["peak_bytes"], answer["replayed"]["peak_bytes"])
+        self.assertIn("reserved by PyTorch's allocator", self.call("what-if", run).stdout)
+
     def predicts(self, before: list[str], arguments: list[str], after: list[str], within_ns: float = 0) -> dict:
         run, was = self.simulate(*before)
         _, truth = self.simulate(*before, *after)

@@ -13,9 +13,11 @@ runs (so the step of the optimizer is left out of the peak: moments are counted 
 unsharded gradients under temporaries (moved); it knows no all-reduce of hybrid sharding; it counts nothing of libraries' workspaces. Attention is called by the operator of CUDA's
 flash kernel, and a fused norm is a function that keeps what CUDA's does, since CPU tensors would choose others. The tracker knows
 neither FSDP1 nor DDP: there every live storage is added up after each operator, and a second step stops where the first was
-largest. Offload is not here: a copy from CPU to CPU is none.
+largest. What is offloaded comes from CPU tensors to those of an imagined device, a back end in Python whose bytes these are then;
+its backward ends the process where blocks are checkpointed, so none are.
 """
 
+import contextlib
 import itertools
 import json
 import sys
@@ -30,11 +32,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed import fsdp
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel import distributed as ddp
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
@@ -84,7 +87,31 @@ def cases() -> list[dict]:
     engines = [{"fsdp.preset": "fsdp1"}, {"fsdp.preset": "fsdp1", "fsdp.strategy": "shard_grad_op"}, ddp]
     more = [{}, {"model.layers": 8}, {"train.batch_per_rank": 16}, {"model.vocab": 65536, "train.batch_per_rank": 1}]
     all_of += [dict(a | b | c) for a, b, c in itertools.product(engines, more, recomputed[:2])]
+    offloaded = [*more, models[1], *others[:2], others[6], others[8]]
+    all_of += [{"fsdp.cpu_offload": "all"} | a for a in offloaded]
     return all_of
+
+
+class Nothing:
+    """A stream or an event of a device on which nothing is computed."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: Nothing()
+
+
+class Imagined(backend_registration._DummyBackendModule):
+    """The module of a device beside the CPU, as torch.cuda is of GPUs."""
+
+    Stream = Event = Nothing
+    current_stream = default_stream = staticmethod(lambda *args: Nothing())
+    stream = staticmethod(lambda stream: contextlib.nullcontext())
+    set_device = staticmethod(lambda device: None)
+    current_device = staticmethod(lambda: 0)
+    device_count = staticmethod(lambda: 1)
+    is_available = staticmethod(lambda: True)
 
 
 class FusedNorm(torch.autograd.Function):
@@ -189,6 +216,8 @@ def shard(model, keys, mesh):
     together = int(str(keys.get("fsdp.wrap", "blocks:1")).split(":")[1])
     blocks = list(model.blocks)
     options = {"mesh": mesh, "mp_policy": policy}
+    if keys.get("fsdp.cpu_offload") == "all":
+        options["offload_policy"] = CPUOffloadPolicy(pin_memory=False)
     for i in range(0, len(blocks), together):
         unit = blocks[i] if together == 1 else blocks[i : i + together]
         fully_shard(unit, reshard_after_forward=True if after is None else after, **options)
@@ -209,12 +238,16 @@ def record(changes: dict) -> dict:
     if "fsdp.preset" in keys or keys.get("fsdp.strategy") == "no_shard":
         return record_live(keys)
     ranks = keys["mesh.ranks"]
+    device = "imagined" if "fsdp.cpu_offload" in keys else "cpu"
+    if device == "imagined" and not hasattr(torch, device):
+        backend_registration._setup_privateuseone_for_python_backend(device, Imagined())
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
     try:
-        mesh = init_device_mesh("cpu", (ranks,))
-        with FakeTensorMode():
+        mesh = init_device_mesh(device, (ranks,))
+        with FakeTensorMode(), torch.autograd.set_multithreading_enabled(device == "cpu"):
             torch.set_default_dtype(DTYPES[keys.get("fsdp.state_dtype", "fp32")])
-            model = Model(keys)
+            with torch.device(device):
+                model = Model(keys)
             torch.set_default_dtype(torch.float32)
             shard(model, keys, mesh)
             kind = torch.optim.SGD if keys.get("train.optimizer") == "sgd" else torch.optim.AdamW
@@ -223,10 +256,13 @@ def record(changes: dict) -> dict:
             micros = keys.get("train.accumulate", 1)
             no_sync = keys.get("train.accumulate_mode") == "no_sync"
 
+            def drawn():
+                return torch.randint(0, 9, size, device=device)
+
             def step():
                 for micro in range(micros):
                     model.set_requires_gradient_sync(not no_sync or micro + 1 == micros)
-                    tokens, labels = torch.randint(0, 9, size), torch.randint(0, 9, size)
+                    tokens, labels = drawn(), drawn()
                     loss, held = loss_of(model, tokens, labels, keys)
                     loss.backward()
                     del loss, held
@@ -243,10 +279,10 @@ def record(changes: dict) -> dict:
                         summed = sum(g.numel() * g.element_size() for g in accumulated(model))
                         tracker.reset_mod_stats()
                         model.set_requires_gradient_sync(not no_sync or micro + 1 == micros)
-                        loss, held = loss_of(model, torch.randint(0, 9, size), torch.randint(0, 9, size), keys)
+                        loss, held = loss_of(model, drawn(), drawn(), keys)
                         loss.backward()
                         del loss, held
-            peak = next(iter(tracker.get_tracker_snapshot("peak").values()))
+            peak = next(v for d, v in tracker.get_tracker_snapshot("peak").items() if d.type == device)
     finally:
         dist.destroy_process_group()
     bytes_of = {str(getattr(k, "value", k)): v for k, v in peak.items()}

@@ -78,7 +78,7 @@ std::vector<std::string> settings_of(const json& job) {
 TEST(MemoryPeer, PeaksAreThoseOfPyTorchByCategory) {
   std::ifstream file(FSDPBENCH_PEER_DIR "/recorded/memory-2.11.0.json");
   const json cases = json::parse(file);
-  ASSERT_EQ(cases.size(), 98U);
+  ASSERT_EQ(cases.size(), 107U);
   const config::Cluster cluster = config::load_cluster("dgx-h100");
   for (const json& recorded : cases) {
     std::vector<std::string> settings;

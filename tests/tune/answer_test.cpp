@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "support/emulated_machine.h"
+#include "tune/tune_report.h"
 
 namespace fsdpbench::tune {
 namespace {
@@ -12,7 +13,10 @@ using ::fsdpbench::testing::all_but;
 using ::fsdpbench::testing::EmulatedMachine;
 using ::fsdpbench::testing::tunable_config;
 using ::fsdpbench::testing::valid;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Answered {
   Answered(const RunConfig& config, const std::vector<std::string>& turned)
@@ -86,6 +90,19 @@ TEST(Answer, SaysWhereAnotherMachineWantsAnotherAnswer) {
     EXPECT_GE(shifted.regret, 0);
     EXPECT_EQ(shifted.still_best, shifted.regret < 0.01);
   }
+}
+
+TEST(NothingFits, DoesNotCallTheLeastWhatFits) {
+  const Space space(valid(tunable_config()), {.fixed = all_but({"fsdp.forward_prefetch"})});
+  SearchResult least;
+  least.tried.emplace_back().point = space.origin();
+  least.tried.front().predicted_bytes = 900;
+  least.tried.front().margin_bytes = 100;
+  least.best = 0;
+  EXPECT_THAT(app::nothing_fits(space, {.bytes = 999}, least), HasSubstr("--memory 999 B: nothing fits. The least"));
+  EXPECT_THAT(app::nothing_fits(space, {.bytes = 1000}, least),
+              AllOf(HasSubstr("nothing that was tried fits"), HasSubstr("1000 B"), HasSubstr("--evaluations"),
+                    Not(HasSubstr("nothing fits"))));
 }
 
 TEST(ParetoFront, HasWhatNothingBeatsInBoth) {

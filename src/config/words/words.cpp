@@ -181,6 +181,7 @@ constexpr std::pair<std::string_view, double HostTimes::*> kHostTimes[] = {
     {"gather", &HostTimes::gather},
     {"free", &HostTimes::free},
     {"reduce", &HostTimes::reduce},
+    {"gather_tensor", &HostTimes::gather_tensor},
     {"alone", &HostTimes::alone},
     {"tensor", &HostTimes::tensor},
     {"exchange", &HostTimes::exchange},
@@ -191,6 +192,7 @@ constexpr std::pair<std::string_view, double HostTimes::*> kHostTimes[] = {
     {"update_unit", &HostTimes::update_unit},
     {"update_tensor", &HostTimes::update_tensor},
     {"fused_update", &HostTimes::fused_update},
+    {"update_sharded", &HostTimes::update_sharded},
     {"spread", &HostTimes::spread},
 };
 

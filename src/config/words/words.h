@@ -91,12 +91,13 @@ struct Remedies {
 struct HostTimes {
   double step = 0;                            ///< loop, embedding, head and loss
   double forward = 0, backward = 0;           ///< a block, beside the launches of its kernels
-  double rotation = 0;                        ///< each of these, of a block that rotates queries and keys
-  double compiled = 0;                        ///< a pass of a block that is compiled, in their place
+  double rotation = 0;                        ///< of these, what a block takes more that rotates queries and keys
+  double compiled = 1;                        ///< of these, what a compiled block takes instead
   double checkpoint = 1;                      ///< times as long if the block is recomputed
   double reentrant_checkpoint = 1;            ///< the same with fsdp.checkpoint_reentrant
   double launch = 0;                          ///< a kernel, beyond what the cluster's file says
   double gather = 0, free = 0, reduce = 0;    ///< a unit
+  double gather_tensor = 0;                   ///< a parameter of it, where it is gathered
   double alone = 1;                           ///< of these, where there is one rank
   double tensor = 0;                          ///< a parameter, in backward
   double exchange = 0;                        ///< what ranks that split a layer exchange
@@ -106,6 +107,7 @@ struct HostTimes {
   double update = 0;                          ///< the optimizer's step
   double update_unit = 0, update_tensor = 0;  ///< a unit and a parameter of it
   double fused_update = 1;                    ///< of the last three, where an update is one kernel
+  double update_sharded = 0;                  ///< a parameter that is a DTensor, in any update
   double spread = 0;                          ///< standard deviation of the logarithm of what was measured over this
 };
 
