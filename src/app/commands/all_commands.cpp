@@ -17,7 +17,6 @@ Command report_command();
 Command open_command();
 Command watch_command();
 Command trace_explain_command();
-Command trace_diff_command();
 Command accept_command();
 Command gate_command();
 Command doctor_command();
@@ -44,7 +43,6 @@ std::vector<Command> all_commands() {
            open_command,
            watch_command,
            trace_explain_command,
-           trace_diff_command,
            accept_command,
            gate_command,
            doctor_command,
