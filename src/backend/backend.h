@@ -85,7 +85,6 @@ struct BackendOptions {
   /// Bytes that each category needs as a range of its own. Asked for where some of them lie apart: memory that NCCL
   /// registers.
   CategoryBytes category_bytes{};
-  Binding binding = Binding::none;   ///< which processors the ranks' threads use
   bool poison_freed_memory = false;  ///< fill freed blocks with NaN: a use after free shows in the loss
   std::variant<std::monostate, CpuOptions, CudaOptions> own;  ///< of the backend that runs; nothing: its defaults
 

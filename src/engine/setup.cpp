@@ -146,7 +146,6 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   options.ranks = static_cast<int>(config.mesh.ranks);
   options.session = session;
   options.pool_bytes = setup.pool_bytes;
-  options.binding = config.device.bind;
   options.host_pool_bytes = setup.host_memory.reserved;
   options.offload_lanes = setup.uses_offload_lanes();
   options.poison_freed_memory = config.inject.poison_freed_memory;

@@ -163,7 +163,8 @@ TEST(CommandLineTest, CommandsOfTwoWords) {
   EXPECT_EQ(value(profile, "--calibration"), "c.toml");
   EXPECT_THAT(text({"trace", "explain", "--help"}),
               testing::AllOf(HasSubstr("Usage: fsdpbench trace explain"), HasSubstr("Exit codes")));
-  EXPECT_THAT(text({"trace", "--help"}), testing::AllOf(HasSubstr("  trace explain "), HasSubstr("  trace to-profile ")));
+  EXPECT_THAT(text({"trace", "--help"}),
+              testing::AllOf(HasSubstr("  trace explain "), HasSubstr("  trace to-profile ")));
   EXPECT_THAT(config_error([] { parse({"trace", "explain"}); }), HasSubstr("fsdpbench trace explain --help"));
   EXPECT_THAT(config_error([] { parse({"trace"}); }), HasSubstr("fsdpbench trace --help"));
 }
