@@ -110,7 +110,6 @@ backend::CudaOptions cuda_options(const RunConfig& config) {
   options.nccl.max_ctas = config.nccl.max_ctas;
   options.nccl.blocking = config.nccl.blocking;
   options.nccl.timeout_s = config.nccl.timeout_s;
-  options.memory = backend::BlockMemory::fixed;
   options.monitor = config.device.monitor;
   return options;
 }

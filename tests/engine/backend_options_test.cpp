@@ -54,7 +54,6 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   EXPECT_EQ(own.nccl.max_ctas, 4);
   EXPECT_TRUE(own.nccl.blocking);
   EXPECT_EQ(own.nccl.timeout_s, 7);
-  EXPECT_EQ(own.memory, backend::BlockMemory::fixed);
   EXPECT_TRUE(own.monitor);
 }
 
