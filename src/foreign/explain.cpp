@@ -276,7 +276,6 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
     ExplainedRank out;
     out.rank = rank.rank;
     out.overlap_pct = overlap_pct(rank);
-    out.overlap_hta_pct = overlap_by_hta(job, rank);
     out.clock_offset_ns = matched.offset_ns(static_cast<int>(r));
     for (const MemoryRow& row : rank.memory) {
       if (row.allocated >= 0) out.most_allocated = std::max(out.most_allocated.value_or(0), row.allocated);

@@ -37,7 +37,6 @@ struct ExplainedRank {
   std::vector<ExplainedStep> steps;
   /// 100 |U(comm) and U(comp)| / U(comm) over the whole file; absent without communication.
   std::optional<double> overlap_pct;
-  std::optional<double> overlap_hta_pct;                      ///< as HTA itself counts it (overlap_by_hta)
   std::optional<std::int64_t> most_allocated, most_reserved;  ///< bytes; absent if the trace has no memory rows
   std::int64_t clock_offset_ns = 0;                           ///< to the first rank's clock
 };

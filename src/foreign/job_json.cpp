@@ -224,7 +224,6 @@ Fields<RankOfJob> declared() {
     {"file", &R::file, "", "its trace"},
     {"clock_offset_ns", via(&R::rank, &foreign::ExplainedRank::clock_offset_ns), "ns", "to the first rank's clock"},
     {"overlap_pct", via(&R::rank, &foreign::ExplainedRank::overlap_pct), "%", "of communication, what is hidden, over the whole file; absent without communication"},
-    {"overlap_hta_pct", via(&R::rank, &foreign::ExplainedRank::overlap_hta_pct), "%", "the same as HolisticTraceAnalysis counts it: by its own kinds of kernels, without what was launched after the last profiled step began; absent without communication or kernels of a device"},
     {"most_allocated_bytes", via(&R::rank, &foreign::ExplainedRank::most_allocated), "B", "by the allocator; absent if the trace does not say"},
     {"most_reserved_bytes", via(&R::rank, &foreign::ExplainedRank::most_reserved), "B", "likewise"},
     {"streams", &R::streams, "", "of its device"},

@@ -96,25 +96,6 @@ std::string short_kernel(const std::string& name) {
   return name.size() > kMost ? name.substr(0, kMost) + "…" : name;
 }
 
-/// A line for who compares with HolisticTraceAnalysis; empty where it would say nothing.
-std::string overlap_by_both(const Explanation& x) {
-  const auto extent = [&](std::optional<double> foreign::ExplainedRank::*overlap) -> std::string {
-    std::optional<double> least, most;
-    for (const foreign::ExplainedRank& rank : x.ranks) {
-      if (!(rank.*overlap)) continue;
-      least = std::min(least.value_or(100), *(rank.*overlap));
-      most = std::max(most.value_or(0), *(rank.*overlap));
-    }
-    if (!least) return {};
-    const std::string low = fmt::format("{:.1f}", *least), high = fmt::format("{:.1f}", *most);
-    return low == high ? low + " %" : fmt::format("{} to {} %", low, high);
-  };
-  const std::string theirs = extent(&foreign::ExplainedRank::overlap_hta_pct);
-  if (theirs.empty()) return {};
-  return fmt::format("overlap over the whole file: {}; as HolisticTraceAnalysis counts it: {}\n",
-                     extent(&foreign::ExplainedRank::overlap_pct), theirs);
-}
-
 std::string where_time_went(const ExplainedJob& e) {
   const Explanation& x = e.explanation;
   Table table;
@@ -157,7 +138,7 @@ std::string where_time_went(const ExplainedJob& e) {
   }
   if (x.ranks.size() > 1) text += "\n" + format_table(ranks);
   if (x.ranks.size() > kMostJobRows) text += fmt::format("and {} ranks more\n", x.ranks.size() - kMostJobRows);
-  return text + overlap_by_both(x);
+  return text;
 }
 
 /// The number of the step that `path` is of.

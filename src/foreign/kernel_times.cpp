@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/enum_table.h"
-#include "base/intervals.h"
 #include "foreign/host_words.h"
 
 namespace fsdpbench::foreign {
@@ -89,48 +88,6 @@ KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
   std::ranges::stable_sort(times.products, std::greater<>(), &ProductSum::ns);
   if (times.top.size() > kMostKernels) times.top.resize(kMostKernels);
   return times;
-}
-
-// [Note: as HolisticTraceAnalysis counts]
-// Its Trace class keeps the kernels of launches before the last ProfilerStep#N begins, if the files of all ranks have
-// two of such names or more; otherwise it keeps all. Its kinds are regular expressions on names, matched at their
-// beginning: CommunicateKernelGroupingPattern and ComputeKernelGroupingPattern.
-std::optional<double> overlap_by_hta(const JobTrace& job, const RankRows& rank) {
-  if (rank.computes_on_host()) return std::nullopt;
-  std::set<std::int64_t> numbers;
-  for (const RankRows& any : job.ranks) {
-    for (const StepMark& step : any.steps) numbers.insert(step.number);
-  }
-  std::optional<std::int64_t> last_began;
-  if (numbers.size() > 1) {
-    if (rank.steps.empty()) return std::nullopt;
-    last_began = std::ranges::max_element(rank.steps, {}, &StepMark::begin_ns)->begin_ns;
-  }
-  enum class Kind : std::uint8_t { unknown, communication, computation, neither };
-  std::vector<Kind> kinds(rank.names.size(), Kind::unknown);
-  const auto kind_of = [](std::string_view name) {
-    const auto begins = [&](std::string_view word) { return name.starts_with(word); };
-    if (begins("nccl") || begins("hip") || begins("hccl") || name.find("ncclKernel") != std::string_view::npos)
-      return Kind::communication;
-    for (const std::string_view word : {"Memcpy", "Memset", "dma", "Sync"}) {
-      if (name.find(word) != std::string_view::npos) return Kind::neither;
-    }
-    return Kind::computation;
-  };
-  IntervalSet computation, communication;
-  for (const DeviceRow& row : rank.device) {
-    if (row.kind == Activity::copy || row.kind == Activity::fill) continue;
-    if (last_began && (row.launch < 0 || rank.host[row.launch].begin_ns >= *last_began)) continue;
-    Kind& kind = kinds[row.name];
-    if (kind == Kind::unknown) kind = kind_of(rank.names[row.name]);
-    if (kind == Kind::communication) communication.push_back({row.begin_ns, row.end_ns});
-    if (kind == Kind::computation) computation.push_back({row.begin_ns, row.end_ns});
-  }
-  computation = unite(std::move(computation));
-  communication = unite(std::move(communication));
-  if (communication.empty()) return std::nullopt;
-  return 100.0 * static_cast<double>(length(intersect(computation, communication))) /
-         static_cast<double>(length(communication));
 }
 
 }  // namespace fsdpbench::foreign

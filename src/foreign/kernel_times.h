@@ -40,10 +40,4 @@ inline constexpr std::size_t kMostKernels = 10;
 
 KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found);
 
-/// The percentage of a rank's communication time during which something computed, as get_comm_comp_overlap of
-/// HolisticTraceAnalysis 0.5 counts it. If a file has several profiled steps, HTA leaves out kernels without a launch
-/// and those that were launched after the last step began. It tells kinds of kernels by its own patterns. The result is
-/// absent without communication, and where the host itself computes, because HTA sees no kernels there.
-std::optional<double> overlap_by_hta(const JobTrace& job, const RankRows& rank);
-
 }  // namespace fsdpbench::foreign

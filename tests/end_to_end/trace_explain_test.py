@@ -105,13 +105,6 @@ class TraceExplain(Program):
         self.assertEqual(worst["last_rank"], 1)
         self.assertGreater(worst["worst_ms"], 0)
 
-    def test_overlap_as_hta_counts_it(self) -> None:
-        """`make check-hta` compares the number with HTA's own."""
-        self.simulate("run")
-        answer = json.loads(self.call("trace", "explain", "run/trace", "--json").stdout)
-        self.assertIn("overlap_hta_pct", answer["ranks"][0])
-        self.assertIn("as HolisticTraceAnalysis counts it", self.call("trace", "explain", "run/trace").stdout)
-
     def test_a_knob_that_the_run_lacks_is_found(self) -> None:
         self.simulate("none", "fsdp.backward_prefetch=none")
         answer = json.loads(self.call("trace", "explain", "none/trace", "--json").stdout)
