@@ -403,7 +403,6 @@ Explanation explain(const JobTrace& job, const Recognition& found, Paths paths) 
     }
   }
   e.contention = find_contention(job, found, steps);
-  e.exchanges = find_exchanges(job, found, matched);
   e.kernels = find_kernel_times(job, found);
   e.rank_steps = steps;
   for (const std::string& note : job.notes) e.notes.push_back(note);

@@ -11,7 +11,6 @@
 #include "account/statistics.h"
 #include "account/step_breakdown.h"
 #include "base/enum_table.h"
-#include "foreign/exchanges.h"
 #include "foreign/job_causes.h"
 #include "foreign/kernel_times.h"
 #include "foreign/link_rows.h"
@@ -77,9 +76,8 @@ struct Contention {
 
 struct Explanation {
   std::vector<ExplainedRank> ranks;
-  std::optional<Exchanges> exchanges;  ///< absent where no tokens go to experts
-  std::vector<double> steps_ms;        ///< of the slowest rank, each step that all ranks have
-  account::Summary step_ms;            ///< of these
+  std::vector<double> steps_ms;  ///< of the slowest rank, each step that all ranks have
+  account::Summary step_ms;      ///< of these
   /// The critical path of each of these steps, summed: exactly the sum of steps_ms. Empty if it was left out.
   std::vector<account::PathOfRank> path;
   account::CriticalPath median_path;  ///< of the step of median length, the shorter of two; none without such steps

@@ -10,7 +10,6 @@
 #include "account/step_view.h"
 #include "base/lane.h"
 #include "base/student.h"
-#include "foreign/exchanges.h"
 #include "foreign/launch_order.h"
 #include "schedule/op.h"
 #include "schedule/policy.h"
@@ -22,6 +21,30 @@ namespace {
 using account::Cause;
 using account::Stall;
 using schedule::Phase;
+
+/// Rows are called uneven where a rank has at least this many times the mean.
+constexpr double kUneven = 1.1;
+
+/// For each part of an exchange, what its rank gives (or gets) divided by the mean; 1 where none has anything. Empty
+/// where a rank's file or its sizes are missing.
+std::vector<double> exchanged_rows(const JobTrace& job, const MatchedCollective& one, bool receives) {
+  std::vector<double> rows;
+  double sum = 0;
+  for (const MatchedCollective::Part& part : one.parts) {
+    const RankRows& rank = job.ranks[part.rank];
+    const std::int32_t facts = rank.device[part.row].collective;
+    if (facts < 0) return {};
+    const CollectiveFacts& told = rank.collectives[facts];
+    const std::int64_t size = told.group < 0 ? rank.world_size.value_or(0) : rank.groups[told.group].size;
+    const std::int64_t elements = receives ? told.elements_out : told.elements_in;
+    if (elements < 0 || size != static_cast<std::int64_t>(one.parts.size())) return {};
+    rows.push_back(static_cast<double>(elements));
+    sum += rows.back();
+  }
+  const double mean = sum / static_cast<double>(rows.size());
+  for (double& row : rows) row = mean > 0 ? row / mean : 1;
+  return rows;
+}
 
 std::vector<std::int64_t> kind_and_size(const RankRows& rank, std::int32_t row) {
   const DeviceRow& device = rank.device[row];
@@ -238,10 +261,9 @@ class RowStep : public account::StepFacts {
     if (one == nullptr) return 0;
     double ratio = 1;
     for (const bool receives : {true, false}) {
-      const auto rows = exchanged_rows(job_, *one, receives);
-      if (!rows) continue;
-      for (std::size_t p = 0; p < one->parts.size(); ++p) {
-        if (one->parts[p].rank == place_) ratio = std::max(ratio, rows->times_mean(p));
+      const std::vector<double> rows = exchanged_rows(job_, *one, receives);
+      for (std::size_t p = 0; p < rows.size(); ++p) {
+        if (one->parts[p].rank == place_) ratio = std::max(ratio, rows[p]);
       }
     }
     if (ratio < kUneven) return 0;
@@ -259,14 +281,14 @@ class RowStep : public account::StepFacts {
     if (before == use || before->purpose != Purpose::experts) return 0;
     const MatchedCollective* gave = exchange(before->row);
     if (gave == nullptr) return 0;
-    const auto rows = exchanged_rows(job_, *gave, true);
+    const std::vector<double> rows = exchanged_rows(job_, *gave, true);
     const auto part_of = [](const MatchedCollective& one, int rank) {
       return static_cast<std::size_t>(std::ranges::find(one.parts, rank, &MatchedCollective::Part::rank) -
                                       one.parts.begin());
     };
     const std::size_t then = part_of(*gave, late), now = part_of(*here, late);
-    if (!rows || then == gave->parts.size() || now == here->parts.size()) return 0;
-    if (rows->times_mean(then) < kUneven) return 0;
+    if (rows.empty() || then == gave->parts.size() || now == here->parts.size()) return 0;
+    if (rows[then] < kUneven) return 0;
     return std::max<std::int64_t>(0, computed_ns(late, gave->parts[then].row, here->parts[now].row) -
                                          computed_ns(place_, before->row, row_at(i)));
   }

@@ -417,7 +417,6 @@ const Fields<ExplainedJob>& job_fields() {
     {"critical_path", path_of_job, "", "the chain of work that decided how long steps were"},
     {"wasted_gathers", via(&E::unused, &foreign::UnusedGathersFound::all), "", "all-gathers that nobody used, or that bring what was there"},
     {"wasted_gathers_unknown", via(&E::unused, &foreign::UnusedGathersFound::unknown), "", "why it is not known whether any is wasted", if_any},
-    {"exchanges", via(&E::explanation, &X::exchanges), "", "tokens on their way to experts and back; absent without any"},
     {"contention", via(&E::explanation, &X::contention), "", "kernels that run slower beside collectives, those that lose most time first"},
     {"late_launches_pct", via(&E::explanation, &X::late_launches_pct), "%", "share of computation that began right after its launch", when(via(&E::explanation, &X::launches_known))},
     {"host_ahead_ms", via(&E::explanation, &X::host_ahead_ms), "ms", "how long before a kernel began the host had launched it, the median of kernels", when(via(&E::explanation, &X::launches_known))},

@@ -36,23 +36,6 @@ Fields<foreign::UnusedGathers> declared() {
   }};
 }
 
-template <>
-Fields<foreign::Exchanges> declared() {
-  using X = foreign::Exchanges;
-  return {"JobExchanges", "Exchanges of tokens between ranks that split experts: means over ranks and steps, a step.", "foreign/exchanges.h", {
-    {"a_step", &X::times, "", "how many"},
-    {"ms", &X::ms, "ms", "while any of them runs"},
-    {"exposed_ms", &X::exposed_ms, "ms", "of it, while nothing computes"},
-    {"attention_ms", &X::attention_ms, "ms", "of attention"},
-    {"beside_attention_ms", &X::beside_ms, "ms", "of attention, beside an exchange"},
-    {"two_halves", [](const X& x) { return std::string(!x.two_halves ? "unknown" : *x.two_halves ? "yes" : "no"); }, "", "`yes`: two halves of a batch take turns; `no`, `unknown`"},
-    {"imbalance", &X::imbalance, "", "rows of the busiest rank ÷ the mean, in the median exchange; absent if not told"},
-    {"busiest_rank", &X::busiest_rank, "", "rank that has most rows most often", if_known},
-    {"host_syncs", &X::syncs, "", "waits of the host for the device in forward and backward, of the first rank"},
-    {"host_sync_ms", &X::sync_ms, "ms", "that these take"},
-    {"said", foreign::exchange_sentences, "", "a sentence each"},
-  }};
-}
 // clang-format on
 namespace {
 
@@ -342,9 +325,8 @@ std::string job_report(const ExplainedJob& e) {
   if (e.explanation.mean_step_ms > 0) {
     const std::optional<account::PathReport> path = path_of_job(e);
     text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path) : "") + why_stalled(e) + most_exposed(e) +
-            bullets("All-gathers that are wasted", unused_lines(e)) +
-            (e.explanation.exchanges ? bullets("Experts", foreign::exchange_sentences(*e.explanation.exchanges)) : "") +
-            how_far_apart(e) + where_kernels_went(e) + contention(e);
+            bullets("All-gathers that are wasted", unused_lines(e)) + how_far_apart(e) + where_kernels_went(e) +
+            contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
   if (!e.unused.unknown.empty()) unsure.push_back(e.unused.unknown);

@@ -40,9 +40,8 @@ def job_page(path: Path) -> Page:
     page.pictures = [_breakdown(job), _causes(job), timeline(job, path.parent), _collectives(job), _steps(step)]
     kernels = job.inner("kernels")
     page.tables = [t for t in (
-        _wasted(job.wasted_gathers), Table("Experts", ["what their exchanges of rows tell"],
-                                           [[clean(text, 600)] for text in job.inner("exchanges").said]),
-        _knobs(job.knobs), path_table(job.inner("critical_path")), _kernels(kernels.by_kind, False), _kernels(kernels.top, True),
+        _wasted(job.wasted_gathers), _knobs(job.knobs), path_table(job.inner("critical_path")),
+        _kernels(kernels.by_kind, False), _kernels(kernels.top, True),
         _products(kernels.products), _arrivals(job.collectives), _contention(job.contention),
         Table("Not as the schedule has it", ["what is otherwise"],
               [[sentence(text)] for text in found.inner("schedule")["deviations"]]),
