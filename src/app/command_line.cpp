@@ -38,10 +38,7 @@ struct Declaration {
   const Option& option;
 
   CLI::Option* operator()(bool* flag) const { return app.add_flag(option.names, *flag); }
-  CLI::Option* operator()(std::string* text) const {
-    if (!option.alone.empty()) return app.add_flag(fmt::format("{}{{{}}}", option.names, option.alone), *text);
-    return app.add_option(option.names, *text);
-  }
+  CLI::Option* operator()(std::string* text) const { return app.add_option(option.names, *text); }
   CLI::Option* operator()(const ReadWord& read) const {
     return app.add_option_function<std::string>(option.names, read);
   }

@@ -110,13 +110,7 @@ TEST(CommandLineTest, SetMayComeBeforeTheProfile) {
 TEST(CommandLineTest, Explain) {
   EXPECT_EQ(value(parse({"explain", "p.toml", "--format", "collectives"}), "--format"), "collectives");
   EXPECT_EQ(value(parse({"explain", "p.toml"}), "--format"), "table");
-  const auto schedule = [](std::vector<const char*> words) {
-    const CommandLine line = parse(std::move(words));
-    return value(line, "PROFILE") + " " + value(line, "--schedule");
-  };
-  EXPECT_EQ(schedule({"explain", "--schedule", "p.toml"}), "p.toml all");  // does not swallow the profile
-  EXPECT_EQ(schedule({"explain", "p.toml", "--schedule=blocks.3"}), "p.toml blocks.3");
-  EXPECT_EQ(schedule({"explain", "p.toml"}), "p.toml ");
+  EXPECT_EQ(value(parse({"explain", "--schedule", "p.toml"}), "PROFILE"), "p.toml");
 }
 
 TEST(CommandLineTest, RanksAndClusterAreOverridesThatWin) {

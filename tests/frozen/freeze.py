@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 # What says when, where and by which build an answer was given, in any JSON document.
 VOLATILE = {"world", "digest", "command_line", "seconds", "elapsed_s", "evaluations_per_s", "search_s"}
 EXPLAIN = {"table": [], "json": ["--format", "json"],
-           "collectives": ["--format", "collectives"], "issue": ["--format", "issue"], "schedule": ["--schedule=all"]}
+           "collectives": ["--format", "collectives"], "schedule": ["--schedule"]}
 CLOCK = ["--set", "emulate.compute_tflops=0.05", "--set", "emulate.link_gb_per_s=1"]
 RATED = {"llama3-8b-emulated", "offload-emulated", "scaling-base"}  # run profiles that say how fast ranks are
 STEPS = ["--set", "train.steps=3", "--set", "train.warmup=1"]
@@ -63,7 +63,6 @@ def questions(source: Path) -> list[Question]:
                    "simplefsdp", "xla"):
         settings = ["--set", f"fsdp.preset={preset}"]
         asked.append(Question(f"preset/{preset}.explain", ["explain", "llama3-8b-emulated", *settings]))
-        asked.append(Question(f"preset/{preset}.issue", ["explain", "llama3-8b-emulated", *settings, "--format", "issue"]))
         asked.append(Question(f"preset/{preset}.simulate", ["simulate", "llama3-8b-emulated", *settings, "--out", "out"]))
         asked.append(Question(f"preset/{preset}.export", ["export", "llama3-8b-emulated", *settings, "--to", "all",
                                                          "--out", "out"]))

@@ -38,7 +38,6 @@ struct Option {
   bool has_list = false;                      ///< its words stand in one, with commas between
   bool may_repeat = false;                    ///< with one word each time; else one time takes all words
   bool may_stand_alone = false;               ///< "" is then its value
-  std::string alone;                          ///< its value where it has none; another value must follow a "="
   std::vector<std::string> excluded;          ///< names of options that it does not go with
   bool goes_alone = false;                    ///< it does not go with any other: it shows a result as it was measured
   bool last_counts = false;                   ///< it may be given again
