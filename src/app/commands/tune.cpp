@@ -51,11 +51,8 @@ struct TuneArguments {
   std::string cluster;                 ///< as simulate.cluster, on the computed clock; empty: as the profile says
   /// A finished run whose op times are the machine, or the traces of another program's job; empty: a simulated machine.
   std::vector<std::string> from;
-  std::vector<std::string> repeats;     ///< more results of the same configuration as `from`
   std::string memory;                   ///< "70GiB"; empty: no limit
   std::string memory_kind = "process";  ///< live, reserved or process
-  std::optional<double> memory_error;   ///< in percent, in place of what is assumed
-  std::string memory_overhead;          ///< of a process beside its allocator, in place of what is assumed
   std::string objective = "step";       ///< step, memory or tokens_per_s
   std::vector<std::string> fixes;       ///< "key" or "key=value": is not turned
   bool any_engine = false;              ///< fsdp.preset may change
@@ -93,20 +90,7 @@ tune::MemoryBudget budget_of(const TuneArguments& arguments, const config::RunCo
   using Kind = tune::MemoryKind;
   const Kind kind = named("--memory-kind", arguments.memory_kind, {Kind::live, Kind::reserved, Kind::process});
   const std::int64_t bytes = arguments.memory.empty() ? 0 : size_of_option("--memory", arguments.memory);
-  tune::MemoryBudget budget = tune::memory_budget(config, bytes, kind);
-  if (arguments.memory_error) {
-    if (!(*arguments.memory_error >= 0 && *arguments.memory_error <= 100)) {
-      throw ConfigError(
-          fmt::format("--memory-error {} is no percentage; expected a number from 0 to 100.", *arguments.memory_error));
-    }
-    budget.error = *arguments.memory_error / 100;
-  }
-  if (!arguments.memory_overhead.empty()) {
-    budget.context_bytes = size_of_option("--memory-overhead", arguments.memory_overhead);
-    budget.communicator_bytes = 0;
-    budget.overhead_error = 0;
-  }
-  return budget;
+  return tune::memory_budget(config, bytes, kind);
 }
 
 /// The keys of `fixes`; those with a value are overrides, too.
@@ -235,8 +219,7 @@ struct TunedOn {
       machine = std::move(simulated);
       return;
     }
-    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run)
-                                               : read_finished_run(arguments.from.front(), arguments.repeats));
+    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front()));
     check_same(arguments, run->setup.config, config);
     machine = std::make_unique<MeasuredMachine>(*run);
     basis = fmt::format("the op times of {}", run->folder);
@@ -526,15 +509,11 @@ Command tune_command() {
       .option("--from", &tune_it->from, "RESULT|TRACE",
               "A finished run, or traces of another program's job, instead of PROFILE")
       .without({"PROFILE", "--cluster"});
-  command.option("--repeat", &tune_it->repeats, "RESULT…",
-                 "More runs of the same configuration as --from, which show by how much runs differ");
   command.option("-c,--cluster", &tune_it->cluster, "NAME",
                  "Simulate this machine, as --set simulate.cluster=NAME does");
   command.ranks(tune_it->overrides);
   command.option("-m,--memory", &tune_it->memory, "SIZE", "What a rank may take, as in 70GiB; default: no limit");
   command.option("--memory-kind", &tune_it->memory_kind, "KIND", "live, reserved or process; default: process");
-  command.option("--memory-error", &tune_it->memory_error, "PERCENT", "Assumed error of the predicted memory");
-  command.option("--memory-overhead", &tune_it->memory_overhead, "SIZE", "Memory of a process outside its allocator");
   command.option("--objective", &tune_it->objective, "WHAT", "step, memory or tokens_per_s; default: step");
   command.set("--fix", tune_it->fixes, "Leave KEY as it is, or at VALUE; may be repeated");
   command.flag("--any-engine", tune_it->any_engine, "Other engines' presets, too, not only the profile's engine");
@@ -557,9 +536,6 @@ Command tune_command() {
   command.out(tune_it->out, tune_it->overwrite, "Folder; default: runs/tune-<profile>-<date-time>");
   command.runs_ranks = true;
   command.check = [tune_it] {
-    if (!tune_it->repeats.empty() && (tune_it->from.empty() || names_traces(tune_it->from))) {
-      throw ConfigError("--repeat goes with --from RESULT only: it names more results of the same configuration.");
-    }
     if (!tune_it->profile.empty() || !tune_it->from.empty()) return;
     throw ConfigError("tune needs a PROFILE, or --from RESULT or TRACE; see fsdpbench tune --help.");
   };
