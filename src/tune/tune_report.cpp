@@ -91,19 +91,6 @@ std::string idle_knobs(const Tuning& t) {
   return names.empty() ? std::string() : fmt::format("of no consequence here: {}\n", fmt::join(names, ", "));
 }
 
-std::string sensitivity(const Tuning& t) {
-  std::string text;
-  for (const tune::Shifted& s : t.answer.shifted) {
-    const bool link = s.link != 1;
-    text += fmt::format(
-        "{} {:.0f} % {}: {}\n", link ? "links" : "computation", std::abs(100 * ((link ? s.link : s.compute) - 1)),
-        (link ? s.link : s.compute) > 1 ? "faster" : "slower",
-        s.still_best ? std::string("the same answer holds")
-                     : fmt::format("{:.1f} % longer than with {}", 100 * s.regret, settings_text(s.settings)));
-  }
-  return text;
-}
-
 /// How the answer changes the numbers that a training computes, which is said first; empty if it does not.
 std::string numerics(const Tuning& t) {
   const auto best = t.space.config_at(t.best().point);
@@ -188,7 +175,7 @@ std::string tune_text(const Tuning& t) {
   std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
   if (!t.disturbed_because.empty()) text += t.disturbed_because + "\n\n";
   if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
-  text += idle_knobs(t) + sensitivity(t) + "\n" + format_table(front_table(t)) + "\n";
+  text += idle_knobs(t) + "\n" + format_table(front_table(t)) + "\n";
   text += fmt::format(
       "policies: {} of {} considered: {} simulated, {} the same as one of them, {} "
       "contradictory, {} pruned by their bounds\n",
@@ -322,17 +309,6 @@ Fields<tune::LeftKnob> declared<tune::LeftKnob>() {
 }
 
 template <>
-Fields<tune::Shifted> declared<tune::Shifted>() {
-  using S = tune::Shifted;
-  return {"ShiftedMachine", "The answer where the machine is another one.", "tune/answer.h", {
-      {"link", &S::link, "", "links so many times as fast"},
-      {"compute", &S::compute, "", "computation so many times as fast"},
-      {"still_best", &S::still_best, "", "the answer is as good there"},
-      {"regret", &S::regret, "", "how much longer its step is than the best one's"},
-      {"best", &S::settings, "", "what is best there"}}};
-}
-
-template <>
 Fields<Policy> declared<Policy>() {
   using P = Policy;
   using T = tune::Tried;
@@ -390,7 +366,6 @@ Fields<Tuning> declared<Tuning>() {
       {"config", [](const T& t) { return config::to_json(*t.space.config_at(t.proposed().point)); }, "", "all keys of what is proposed"},
       {"turned", via(answer, &A::turned), "", "knobs that the answer turns"},
       {"left", via(answer, &A::left), "", "knobs that it leaves"},
-      {"shifted", via(answer, &A::shifted), "", "the answer where the machine is another one"},
       {"front", [](const T& t) {
          std::vector<Policy> front;
          for (const std::size_t i : t.answer.front) front.push_back(policy_of(t, t.result.tried[i]));
