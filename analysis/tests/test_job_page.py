@@ -84,16 +84,6 @@ class JobPageTest(UndrawnTest):
         for words in (*titles, "my_&lt;gemm&gt;", "rank 1 (75\N{NO-BREAK SPACE}%)"):
             self.assertIn(words, page)
 
-    def test_has_matrix_products_beside_the_peak_of_a_cluster(self) -> None:
-        product = {"dtype": "c10::BFloat16", "a_step": 22, "ms": 4, "tflop_per_s": 501.5}
-        page = self.page(kernels={"total_ms": 8, "by_kind": [], "top": [], "products": [
-            {**product, "peak_tflops": 989, "share_pct": 50.7}]})
-        for words in ("Matrix products by dtype", "c10::BFloat16", ">502<", ">989<"):
-            self.assertIn(words, page)
-        page = self.page(kernels={"total_ms": 8, "by_kind": [], "top": [], "products": [product]})
-        self.assertIn("Matrix products by dtype", page)
-        self.assertNotIn(">989<", page)
-
     def test_has_wasted_gathers_where_the_file_has_them(self) -> None:
         self.assertNotIn("All-gathers that are wasted", self.page())
         wasted = {"waste": "used_once", "units": ["E0", "E1"], "gathers": 2, "bytes": 1 << 20, "ms": 1.5,

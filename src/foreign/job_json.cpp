@@ -75,8 +75,7 @@ struct StepOfRank {
 };
 
 using StreamOfRank = std::pair<const foreign::Stream*, const foreign::StreamRole*>;
-using UnitOfJob = std::pair<const foreign::FoundUnit*, bool>;         // whether it is the root
-using ProductsOfJob = std::pair<const foreign::ProductSum*, double>;  // steps of all ranks
+using UnitOfJob = std::pair<const foreign::FoundUnit*, bool>;  // whether it is the root
 
 struct RankOfJob {
   const foreign::ExplainedRank* rank = nullptr;
@@ -98,12 +97,6 @@ std::vector<UnitOfJob> units_of_job(const foreign::UnitTable& table) {
     units.emplace_back(&unit, static_cast<int>(units.size()) == table.root);
   }
   return units;
-}
-
-std::vector<ProductsOfJob> products_of_job(const foreign::Explanation& x) {
-  std::vector<ProductsOfJob> all;
-  for (const foreign::ProductSum& sum : x.kernels.products) all.emplace_back(&sum, static_cast<double>(x.rank_steps));
-  return all;
 }
 
 StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
@@ -335,19 +328,6 @@ Fields<foreign::ExplainedCollective> declared() {
 }
 
 template <>
-Fields<ProductsOfJob> declared() {
-  using P = ProductsOfJob;
-  return {"JobProducts", "Matrix products of one dtype, where the trace has the shapes (`record_shapes`).", "foreign/kernel_times.h", {
-    {"dtype", via(&P::first, &foreign::ProductSum::dtype), "", "of the first matrix, as PyTorch calls it"},
-    {"a_step", [](const P& p) { return static_cast<double>(p.first->products) / p.second; }, "", "products, mean over ranks and steps"},
-    {"ms", [](const P& p) { return ms_of_job(p.first->ns) / p.second; }, "ms", "time of the kernels that were launched for them, mean over ranks and steps"},
-    {"tflop_per_s", via(&P::first, &foreign::ProductSum::tflop_per_s), "TFLOP/s", "2 m n k of each ÷ that time"},
-    {"peak_tflops", via(&P::first, &foreign::ProductSum::peak_tflops), "TFLOP/s", "dense peak of the cluster's GPU; for `float` that of TF32 where there is one; absent without a cluster"},
-    {"share_pct", via(&P::first, &foreign::ProductSum::share_pct), "%", "share of it; absent if it would be above 100"},
-  }};
-}
-
-template <>
 Fields<foreign::Contention> declared() {
   using C = foreign::Contention;
   return {"Contention", "A matrix product that takes longer while a collective runs.", "foreign/explain.h", {
@@ -399,7 +379,6 @@ const Fields<foreign::Explanation>& kernel_fields() {
     {"total_ms", via(&X::kernels, &foreign::KernelTimes::ns, ms_of_job), "ms", "time of all kernels in all steps of all ranks, from begin to end of each; those that run at once count twice"},
     {"by_kind", [](const X& x) { return kernels_of_job(x.kernels.by_kind, x); }, "", "by kind, the most time first; they add up to `total_ms`"},
     {"top", [](const X& x) { return kernels_of_job(x.kernels.top, x); }, "", "by name, the most time first; at most ten"},
-    {"products", products_of_job, "", "matrix products by dtype, the most time first", if_any},
   }};
   return kAll;
 }

@@ -160,19 +160,7 @@ std::string where_kernels_went(const ExplainedJob& e) {
     cells(sum,
           top.rows.emplace_back(std::vector<std::string>{short_kernel(sum.name), std::string(to_string(sum.kind))}));
   }
-  Table products;
-  products.title = "Matrix products by dtype";
-  products.header = {"dtype", "a step", "ms a step", "TFLOP/s", "peak", "of peak"};
-  const auto steps = static_cast<double>(x.rank_steps);
-  for (const foreign::ProductSum& sum : x.kernels.products) {
-    products.rows.push_back({sum.dtype.empty() ? "–" : sum.dtype,
-                             three_digits(static_cast<double>(sum.products) / steps),
-                             three_digits(static_cast<double>(sum.ns) / 1e6 / steps), three_digits(sum.tflop_per_s()),
-                             sum.peak_tflops ? fmt::format("{:.4g}", *sum.peak_tflops) : "–",
-                             sum.share_pct ? fmt::format("{:.1f} %", *sum.share_pct) : "–"});
-  }
-  return "\n" + format_table(kinds) + "\n" + format_table(top) +
-         (products.rows.empty() ? "" : "\n" + format_table(products));
+  return "\n" + format_table(kinds) + "\n" + format_table(top);
 }
 
 /// The collectives at which ranks arrive furthest apart.

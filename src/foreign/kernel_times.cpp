@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -13,30 +12,16 @@
 namespace fsdpbench::foreign {
 using schedule::Phase;
 
-namespace {
-
-/// The product that row `launch` of the host is a part of; -1: none.
-std::int32_t host_product(const RankRows& rank, std::int32_t launch) {
-  for (std::int32_t row = launch; row >= 0; row = rank.host[row].parent) {
-    if (rank.host[row].product >= 0) return rank.host[row].product;
-  }
-  return -1;
-}
-
-}  // namespace
-
 KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
   KernelTimes times;
   EnumTable<KernelKind, KernelSum> kinds;
   std::map<std::pair<KernelKind, std::string_view>, KernelSum> kernels;
-  std::map<std::string_view, ProductSum> products;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankRows& rank = job.ranks[r];
     const HostWords words(rank);
     // By kind and name, which are numbers of the rank: there are fewer of them than rows.
     std::map<std::pair<Activity, std::int32_t>, KernelKind> by_name;
     std::map<std::pair<KernelKind, std::int32_t>, KernelSum> sums;
-    std::set<std::int32_t> counted;  // products
     for (const JobStep& step : found.ranks[r].cut.steps) {
       for (const std::int32_t index : step.device) {
         const DeviceRow& row = rank.device[index];
@@ -51,15 +36,6 @@ KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
         KernelSum& sum = sums[{kind, row.name}];
         ++sum.launches;
         sum.ns += row.end_ns - row.begin_ns;
-        if (rank.products.empty() || row.kind != Activity::computation) continue;
-        const std::int32_t product = host_product(rank, row.launch);
-        if (product < 0) continue;
-        const Product& asked = rank.products[product];
-        ProductSum& of_dtype = products[asked.dtype];
-        of_dtype.ns += row.end_ns - row.begin_ns;
-        if (!counted.insert(product).second) continue;  // another kernel of the same one
-        ++of_dtype.products;
-        of_dtype.flops += static_cast<double>(asked.flops);
       }
     }
     for (const auto& [key, sum] : sums) {
@@ -81,11 +57,6 @@ KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
     times.top.push_back(std::move(sum));
   }
   std::ranges::stable_sort(times.top, std::greater<>(), &KernelSum::ns);
-  for (auto& [dtype, sum] : products) {
-    sum.dtype = dtype;
-    times.products.push_back(std::move(sum));
-  }
-  std::ranges::stable_sort(times.products, std::greater<>(), &ProductSum::ns);
   if (times.top.size() > kMostKernels) times.top.resize(kMostKernels);
   return times;
 }

@@ -24,7 +24,7 @@ class TraceExplain(Program):
         return json.loads((self.folder / out / "result.json").read_text())
 
     def test_roofs_of_a_cluster(self) -> None:
-        """A product of 2 TFLOP in 4 ms beside a gather of 1 GB, and one of which the file has no shapes."""
+        """A gather of 1 GB beside products."""
         def event(category: str, name: str, tid: int, ts: float, dur: float, **args) -> dict:
             return {"ph": "X", "cat": category, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
@@ -48,24 +48,13 @@ class TraceExplain(Program):
             event("kernel", "nvjet_hsh_128x128", 7, 6000, 1000, device=0, stream=7, correlation=104)]}
         (self.folder / "rank_0.json").write_text(json.dumps(trace))
 
-        def ask(*words: str) -> tuple[dict, dict, list[str]]:
-            answer = json.loads(self.call("trace", "explain", "rank_0.json", "--json", *words).stdout)
-            return answer["kernels"]["products"], answer["collectives"][0], json.dumps(answer)
+        def gather(*words: str) -> dict:
+            return json.loads(self.call("trace", "explain", "rank_0.json", "--json", *words).stdout)["collectives"][0]
 
-        (product,), gather, _ = ask("--cluster", "dgx-h100")
-        self.assertEqual((product["dtype"], product["a_step"], product["ms"]), ("c10::BFloat16", 1, 4))
-        self.assertAlmostEqual(product["tflop_per_s"], 500)
-        self.assertAlmostEqual(product["share_pct"], 100 * 500 / product["peak_tflops"])
-        self.assertAlmostEqual(gather["busbw_gb_per_s"], 1e9 * 7 / 8 / 5e-3 / 1e9)
-        self.assertAlmostEqual(gather["link_share_pct"], 100 * gather["busbw_gb_per_s"] / gather["link_gb_per_s"])
-        (product,), gather, _ = ask()
-        self.assertNotIn("share_pct", product)
-        self.assertNotIn("link_gb_per_s", gather)
-        # More than is possible: the GPU is another one.
-        (product,), _, text = ask("--cluster", "dgx-a100")
-        self.assertNotIn("share_pct", product)
-        self.assertIn("the trace is of NVIDIA H100 80GB HBM3, and dgx-a100 has", text)
-        self.assertIn("Matrix products by dtype", self.call("trace", "explain", "rank_0.json").stdout)
+        known = gather("--cluster", "dgx-h100")
+        self.assertAlmostEqual(known["busbw_gb_per_s"], 1e9 * 7 / 8 / 5e-3 / 1e9)
+        self.assertAlmostEqual(known["link_share_pct"], 100 * known["busbw_gb_per_s"] / known["link_gb_per_s"])
+        self.assertNotIn("link_gb_per_s", gather())
         self.assertIn("dgx-h100", self.call("trace", "explain", "rank_0.json", "--cluster", "nowhere", code=BAD_INPUT).stderr)
 
     def test_the_numbers_of_our_own_run(self) -> None:
