@@ -160,7 +160,15 @@ std::string not_taken(const CLI::App& command, const std::string& path, const st
   if (near == name) {
     return fmt::format("{0} of {1} stands before the command; write fsdpbench {1} … {0}", name, path);
   }
-  return fmt::format("{} has no option {}{}", path, name, near.empty() ? "" : "; the nearest is " + near);
+  if (!near.empty()) return fmt::format("{} has no option {}; the nearest is {}", path, name, near);
+  std::vector<std::string> others;
+  for (const Command& other : all_commands()) {
+    const auto is_it = [&](const Option& one) { return one.names == name || one.names.ends_with("," + name); };
+    if (std::ranges::any_of(other.options, is_it)) others.push_back(other.name);
+  }
+  return fmt::format(
+      "{} has no option {}{}", path, name,
+      others.empty() ? "" : fmt::format(", which {} {}", fmt::join(others, ", "), others.size() == 1 ? "has" : "have"));
 }
 
 /// All commands as CLI11 has them.
