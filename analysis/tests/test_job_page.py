@@ -72,16 +72,14 @@ class JobPageTest(UndrawnTest):
         for name in ("breakdown", "causes", "timeline", "collectives", "steps"):
             self.assertTrue((self.folder / f"report/{name}.svg").is_file(), name)
 
-    def test_has_kernels_and_arrivals_where_the_file_has_them(self) -> None:
-        titles = ("Kernels by kind", "Kernels that take most", "How far apart ranks arrive")
+    def test_has_kernels_where_the_file_has_them(self) -> None:
+        titles = ("Kernels by kind", "Kernels that take most")
         page = self.page()
         for title in titles:
             self.assertNotIn(title, page)
         gemm = {"kind": "products", "launches": 8, "total_ms": 20, "a_step": 2, "ms": 5, "share_pct": 100}
-        arrival = {"times": 4, "median_ms": 1.5, "worst_ms": 2.5, "last_rank": 1, "last_pct": 75}
-        page = self.page(kernels={"total_ms": 20, "by_kind": [gemm], "top": [{**gemm, "kernel": "my_<gemm>"}]},
-                         collectives=[{**JOB["collectives"][0], "arrival": arrival}])
-        for words in (*titles, "my_&lt;gemm&gt;", "rank 1 (75\N{NO-BREAK SPACE}%)"):
+        page = self.page(kernels={"total_ms": 20, "by_kind": [gemm], "top": [{**gemm, "kernel": "my_<gemm>"}]})
+        for words in (*titles, "my_&lt;gemm&gt;"):
             self.assertIn(words, page)
 
     def test_has_wasted_gathers_where_the_file_has_them(self) -> None:

@@ -280,18 +280,6 @@ Fields<foreign::Recognition> declared() {
 }
 
 template <>
-Fields<foreign::ArrivalSkew> declared() {
-  using A = foreign::ArrivalSkew;
-  return {"JobArrival", "Spread of the ranks' arrivals: from the first one's begin to the last one's.", "foreign/explain.h", {
-    {"times", &A::times, "", "collectives that were compared, in all steps"},
-    {"median_ms", &A::median_ms, "ms", "median"},
-    {"worst_ms", &A::worst_ms, "ms", "the largest"},
-    {"last_rank", &A::last_rank, "", "rank that was last most often; absent if all arrived at once", if_known},
-    {"last_pct", &A::last_pct, "%", "how often that rank was last"},
-  }};
-}
-
-template <>
 Fields<KernelsOfJob> declared() {
   using K = KernelsOfJob;
   return {"JobKernels", "Kernels of one kind, or of one kind and name, on all ranks.", "foreign/kernel_times.h", {
@@ -323,7 +311,6 @@ Fields<foreign::ExplainedCollective> declared() {
     {"busbw_gb_per_s", &C::busbw_gb_s, "GB/s", "of the transfer, as nccl-tests defines it"},
     {"link_gb_per_s", &C::link_gb_s, "GB/s", "bus bandwidth that the cluster's link has at most; absent without a cluster"},
     {"link_share_pct", &C::link_share_pct, "%", "share of it; absent if it would be above 100"},
-    {"arrival", &C::arrival, "", "how far apart ranks arrive; absent where no collective has the rows of all its ranks"},
   }};
 }
 

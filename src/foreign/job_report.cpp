@@ -163,27 +163,6 @@ std::string where_kernels_went(const ExplainedJob& e) {
   return "\n" + format_table(kinds) + "\n" + format_table(top);
 }
 
-/// The collectives at which ranks arrive furthest apart.
-std::string how_far_apart(const ExplainedJob& e) {
-  std::vector<const ExplainedCollective*> rows;
-  for (const ExplainedCollective& one : e.explanation.collectives) {
-    if (one.arrival && one.arrival->worst_ms > 0) rows.push_back(&one);
-  }
-  if (rows.empty()) return {};
-  std::ranges::stable_sort(rows, std::greater<>(), [](const auto* one) { return one->arrival->median_ms; });
-  if (rows.size() > kMostJobRows) rows.resize(kMostJobRows);
-  Table table;
-  table.title = "How far apart ranks arrive";
-  table.header = {"collective", "unit", "phase", "compared", "median", "worst", "last most often"};
-  for (const ExplainedCollective* one : rows) {
-    const foreign::ArrivalSkew& skew = *one->arrival;
-    table.rows.push_back({one->kind, one->unit, one->phase, std::to_string(skew.times), three_digits(skew.median_ms),
-                          three_digits(skew.worst_ms),
-                          fmt::format("rank {} ({:.0f} %)", skew.last_rank, skew.last_pct)});
-  }
-  return "\n" + format_table(table) + "median and worst: ms from the first rank's begin to the last one's\n";
-}
-
 /// The one list: why, what the step would be without it, and what would help.
 std::string why_stalled(const ExplainedJob& e) {
   if (e.explanation.causes.empty()) return {};
@@ -313,8 +292,7 @@ std::string job_report(const ExplainedJob& e) {
   if (e.explanation.mean_step_ms > 0) {
     const std::optional<account::PathReport> path = path_of_job(e);
     text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path) : "") + why_stalled(e) + most_exposed(e) +
-            bullets("All-gathers that are wasted", unused_lines(e)) + how_far_apart(e) + where_kernels_went(e) +
-            contention(e);
+            bullets("All-gathers that are wasted", unused_lines(e)) + where_kernels_went(e) + contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
   if (!e.unused.unknown.empty()) unsure.push_back(e.unused.unknown);

@@ -86,13 +86,8 @@ class TraceExplain(Program):
                 self.assertTrue({"communication", "optimizer"} <= {k["kind"] for k in kernels["by_kind"]}, kernels)
                 self.assertLessEqual(sum(k["total_ms"] for k in kernels["top"]), kernels["total_ms"] + 1e-6)
                 text = self.call("trace", "explain", traces).stdout
-                for title in ("Kernels by kind", "Kernels that take most", "How far apart ranks arrive"):
+                for title in ("Kernels by kind", "Kernels that take most"):
                     self.assertIn(title, text)
-        # The slow rank comes last wherever its computation makes the others wait.
-        answer = json.loads(self.call("trace", "explain", "slow/trace", "--json").stdout)
-        worst = max((c["arrival"] for c in answer["collectives"] if "arrival" in c), key=lambda a: a["worst_ms"])
-        self.assertEqual(worst["last_rank"], 1)
-        self.assertGreater(worst["worst_ms"], 0)
 
     def test_a_knob_that_the_run_lacks_is_found(self) -> None:
         self.simulate("none", "fsdp.backward_prefetch=none")

@@ -1,4 +1,4 @@
-// Where the time of kernels goes, and how far apart ranks arrive.
+// Where the time of kernels goes.
 #include "foreign/kernel_times.h"
 
 #include <gmock/gmock.h>
@@ -95,45 +95,6 @@ TEST(KernelTimes, KindsAddUpToAllRowsOfTheSteps) {
     EXPECT_LE(times.top.size(), kMostKernels);
     EXPECT_TRUE(std::ranges::is_sorted(times.top, std::greater<>(), &KernelSum::ns));
   }
-}
-
-/// Two ranks whose all-gathers begin 10, 30 and 20 ms apart, the second rank last in two of three.
-TEST(Arrivals, SayHowFarApartRanksAreAndWhoIsLast) {
-  JobTrace job;
-  job.shared_clock = true;
-  constexpr std::int64_t kMs = 1'000'000;
-  const std::vector<std::vector<std::int64_t>> begins{{0, 130, 200}, {10, 100, 220}};
-  for (int r = 0; r < 2; ++r) {
-    RankRows rank;
-    rank.rank = r;
-    rank.names = {"ncclDevKernel_AllGather"};
-    rank.streams.resize(1);
-    rank.groups = {{"0", "default_pg", 2, {0, 1}}};
-    for (std::size_t i = 0; i < 3; ++i) {
-      rank.collectives.push_back({Communication::all_gather, 512, 1024, "Float", 0, static_cast<std::int64_t>(i)});
-      DeviceRow row{begins[r][i] * kMs, static_cast<std::int64_t>(50 + 100 * i) * kMs};
-      row.collective = static_cast<std::int32_t>(i);
-      row.kind = Activity::collective;
-      rank.device.push_back(row);
-    }
-    job.ranks.push_back(rank);
-  }
-  const Explanation both = explain(job, recognise(job));
-  std::size_t compared = 0, last = 0;
-  double worst = 0;
-  for (const ExplainedCollective& one : both.collectives) {
-    if (!one.arrival) continue;
-    compared += one.arrival->times;
-    worst = std::max(worst, one.arrival->worst_ms);
-    last += one.arrival->last_rank == 1;
-  }
-  EXPECT_EQ(compared, 3U);
-  EXPECT_NEAR(worst, 30, 1e-9);
-  EXPECT_GT(last, 0U);
-
-  job.ranks.pop_back();  // its group has two ranks: nobody knows how far apart they are
-  const Explanation alone = explain(job, recognise(job));
-  for (const ExplainedCollective& one : alone.collectives) EXPECT_FALSE(one.arrival);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using testing::free_port;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::place;
 
 /// Exception of join(), or "joined".

@@ -42,7 +42,7 @@ def job_page(path: Path) -> Page:
     page.tables = [t for t in (
         _wasted(job.wasted_gathers), _knobs(job.knobs), path_table(job.inner("critical_path")),
         _kernels(kernels.by_kind, False), _kernels(kernels.top, True),
-        _arrivals(job.collectives), _contention(job.contention),
+        _contention(job.contention),
         Table("Not as the schedule has it", ["what is otherwise"],
               [[sentence(text)] for text in found.inner("schedule")["deviations"]]),
         Table("Not known", ["what nothing in the files tells"],
@@ -253,12 +253,3 @@ def _kernels(kernels: Sequence[Record], by_name: bool) -> Table:
     return Table("Kernels that take most" if by_name else "Kernels by kind",
                  [*(["kernel"] if by_name else []), "kind", "launches a step", "a step", "of kernels"], rows,
                  note="" if by_name else "Each from its begin to its end; those that run at once count twice.")
-
-
-def _arrivals(collectives: Sequence[Record]) -> Table:
-    apart = [one for one in collectives if one.arrival and one.arrival["worst_ms"] > 0]
-    rows = [[clean(" ".join(filter(None, (one.kind, one.unit))), 120), one.phase or "", milliseconds(one.arrival["median_ms"]),
-             milliseconds(one.arrival.worst_ms), f"rank {one.arrival['last_rank']} ({percent(one.arrival['last_pct'])})"]
-            for one in sorted(apart, key=lambda one: -one.arrival["median_ms"])[:_MOST_ROWS]]
-    return Table("How far apart ranks arrive", ["collective", "phase", "median", "worst", "last most often"], rows,
-                 note="From the first rank's begin to the last one's, of collectives that all ranks of the group have.")

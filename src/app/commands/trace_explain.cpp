@@ -112,7 +112,7 @@ int explain_traces(const TraceExplainArguments& arguments) {
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
   ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}, {}};
   explained.unused = foreign::find_unused_gathers(job, explained.recognition);
-  explained.explanation = foreign::explain(job, explained.recognition, foreign::Paths::found);
+  explained.explanation = foreign::explain(job, explained.recognition);
   if (cluster) add_roofs(*cluster, job, explained.explanation);
   replay(explained);
   account::Evidence evidence = foreign::evidence_of(job, explained.recognition, explained.explanation);
