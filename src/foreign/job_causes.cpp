@@ -25,27 +25,6 @@ using schedule::Phase;
 /// Rows are called uneven where a rank has at least this many times the mean.
 constexpr double kUneven = 1.1;
 
-/// For each part of an exchange, what its rank gives (or gets) divided by the mean; 1 where none has anything. Empty
-/// where a rank's file or its sizes are missing.
-std::vector<double> exchanged_rows(const JobTrace& job, const MatchedCollective& one, bool receives) {
-  std::vector<double> rows;
-  double sum = 0;
-  for (const MatchedCollective::Part& part : one.parts) {
-    const RankRows& rank = job.ranks[part.rank];
-    const std::int32_t facts = rank.device[part.row].collective;
-    if (facts < 0) return {};
-    const CollectiveFacts& told = rank.collectives[facts];
-    const std::int64_t size = told.group < 0 ? rank.world_size.value_or(0) : rank.groups[told.group].size;
-    const std::int64_t elements = receives ? told.elements_out : told.elements_in;
-    if (elements < 0 || size != static_cast<std::int64_t>(one.parts.size())) return {};
-    rows.push_back(static_cast<double>(elements));
-    sum += rows.back();
-  }
-  const double mean = sum / static_cast<double>(rows.size());
-  for (double& row : rows) row = mean > 0 ? row / mean : 1;
-  return rows;
-}
-
 std::vector<std::int64_t> kind_and_size(const RankRows& rank, std::int32_t row) {
   const DeviceRow& device = rank.device[row];
   if (device.collective < 0) return {};

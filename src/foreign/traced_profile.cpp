@@ -126,12 +126,6 @@ TracedProfile traced_profile(const foreign::JobTrace& job, const foreign::Recogn
   return profile;
 }
 
-std::string TracedProfile::fidelity() const {
-  const double miss = calibration.misses.front().step;
-  return fmt::format("the traced step took {:.3f} ms, {:.1f} % {} than a simulation of this profile says", step_ms,
-                     std::abs(100 * miss), miss >= 0 ? "more" : "less");
-}
-
 std::string profile_text(const TracedProfile& profile) {
   return fmt::format("# {}, as its trace has it. {}\n", profile.program,
                      profile.sized

@@ -41,9 +41,6 @@ struct TracedProfile {
   config::Calibration calibration;  ///< with what a simulation of `config` misses of the traced step
   bool sized = false;               ///< the trace tells how large units are
   double step_ms = 0;               ///< of the traced job: median over its steps, of the slowest rank
-
-  /// "the traced step took 12.345 ms, 1.2 % more than a simulation of this profile says"
-  std::string fidelity() const;
 };
 
 /// Its lines are such that all ops of a kind together take what they took: a made-up model's parts need not cost what

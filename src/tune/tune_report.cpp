@@ -226,16 +226,6 @@ double VerifiedPolicy::median_ms() const {
   return medians.empty() ? 0 : account::median(medians);
 }
 
-std::optional<double> Verification::kendall_tau() const {
-  std::vector<std::pair<double, double>> pairs;
-  const auto add = [&](const VerifiedPolicy& policy) {
-    if (!policy.trials_ms.empty()) pairs.emplace_back(policy.predicted_ms, policy.median_ms());
-  };
-  add(in_force);
-  for (const VerifiedPolicy& proposal : proposals) add(proposal);
-  return account::kendall_tau(pairs);
-}
-
 std::string verification_text(const Verification& verification) {
   Table table;
   table.title = "run for real, in turns";
@@ -247,9 +237,6 @@ std::string verification_text(const Verification& verification) {
     table.rows.push_back(row_of(proposal, proposal.tried == verification.chosen ? "chosen" : ""));
   }
   std::string text = format_table(table);
-  if (const std::optional<double> tau = verification.kendall_tau()) {
-    text += fmt::format("order, predicted against measured: Kendall's tau {:.2f}\n", *tau);
-  }
   if (verification.chosen == 0)
     text += "none was faster than the current configuration with certainty: keep what you have\n";
   return text;
@@ -282,8 +269,7 @@ Fields<Verification> declared<Verification>() {
       {"chosen", [](const V& v) {
          const auto chosen = std::ranges::find(v.proposals, v.chosen, &VerifiedPolicy::tried);
          return settings_text((chosen == v.proposals.end() ? v.in_force : *chosen).settings);
-       }, "", "settings of the one that is faster for certain"},
-      {"kendall_tau", &V::kendall_tau, "", "how far prediction and measurement order them alike; null: fewer than two", or_null}}};
+       }, "", "settings of the one that is faster for certain"}}};
 }
 
 template <>

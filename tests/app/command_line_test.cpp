@@ -152,13 +152,9 @@ TEST(CommandLineTest, CommandsOfTwoWords) {
   EXPECT_EQ(explain.command.name, "trace explain");
   EXPECT_EQ(value(explain, "TRACE"), "a.json b");
   EXPECT_EQ(value(explain, "--out"), "d");
-  const CommandLine profile = parse({"trace", "to-profile", "b", "--calibration", "c.toml"});
-  EXPECT_EQ(value(profile, "TRACE"), "b");
-  EXPECT_EQ(value(profile, "--calibration"), "c.toml");
   EXPECT_THAT(text({"trace", "explain", "--help"}),
               testing::AllOf(HasSubstr("Usage: fsdpbench trace explain"), HasSubstr("Exit codes")));
-  EXPECT_THAT(text({"trace", "--help"}),
-              testing::AllOf(HasSubstr("  trace explain "), HasSubstr("  trace to-profile ")));
+  EXPECT_THAT(text({"trace", "--help"}), HasSubstr("  trace explain "));
   EXPECT_THAT(config_error([] { parse({"trace", "explain"}); }), HasSubstr("fsdpbench trace explain --help"));
   EXPECT_THAT(config_error([] { parse({"trace"}); }), HasSubstr("fsdpbench trace --help"));
 }
@@ -179,6 +175,11 @@ TEST(CommandLineTest, UnknownOptionsGetTheNearest) {
               parse({"run", "p.toml", "--rank", "4"});
             }),
             "run has no option --rank; the nearest is --ranks; see fsdpbench run --help.");
+  EXPECT_EQ(config_error([] {
+              parse({"explain", "p.toml", "--cluster", "dgx-h100"});
+            }),
+            "explain has no option --cluster, which simulate, tune, expect, trace explain have; see fsdpbench explain "
+            "--help.");
   EXPECT_THAT(config_error([] {
                 parse({"run", "--rank=4"});
               }),

@@ -28,8 +28,7 @@ class BadInput(Program):
 
     def test_a_file_that_is_there_already_is_refused_alike(self) -> None:
         there = self.write("there", "")
-        for arguments in (("calibrate", "quickstart", "--out", there), ("collectives", "all_gather", "-J", there),
-                          ("trace", "to-profile", "x.json", "--calibration", there)):
+        for arguments in (("calibrate", "quickstart", "--out", there), ("collectives", "all_gather", "-J", there)):
             self.assertIn("is there already; replace it with --overwrite, or choose another", self.error(*arguments))
 
     def test_what_names_nothing(self) -> None:

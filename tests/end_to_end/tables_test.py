@@ -49,7 +49,7 @@ COMMANDS = [
     "collectives --beside --ranks 2 -b 256K -n 2", "trace explain run/trace", f"trace explain {RECORDED}/fsdp1 --cluster dgx-h100",
     f"trace explain {RECORDED}/fsdp2"]
 # What the others print: pages and profiles, lines, or what they were asked for.
-WITHOUT_TABLES = {"report", "open", "watch", "help", "completion", "import", "trace to-profile"}
+WITHOUT_TABLES = {"report", "open", "watch", "help", "completion", "import"}
 ANSWERS = (0, 7, 10, 11, 12, 13)
 MEASURE = {"run", "tune", "sweep", "accept", "collectives"}  # for seconds: their tables are laid out as all others
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`trace explain` and `trace to-profile`: what they say of this program's own traces, whose truth is known, and of those
+"""`trace explain` and `tune --from`: what they say of this program's own traces, whose truth is known, and of those
 that PyTorch's profiler wrote (tests/peer/recorded).
 
     trace_explain_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
@@ -137,13 +137,11 @@ class TraceExplain(Program):
 
     def test_a_profile_repeats_the_run(self) -> None:
         result = self.simulate("out")
-        done = self.call("trace", "to-profile", "out/trace", "--calibration", "c.toml")
-        (self.folder / "again.toml").write_text(done.stdout)
-        self.call("simulate", "again.toml", "--out", "again", "-q")
+        self.call("tune", "--from", "out/trace", "--evaluations", "10", "--out", "tuned", "-q")
+        self.call("simulate", "tuned/recognised.toml", "--out", "again", "-q")
         again = json.loads((self.folder / "again/result.json").read_text())
         took, takes = (one["metrics"]["step_ms"]["median"] for one in (result, again))
         self.assertAlmostEqual(takes / took, 1, delta=0.03)
-        self.call("trace", "to-profile", "out/trace", "--calibration", "c.toml", code=BAD_INPUT)
 
     def test_traces_of_pytorch(self) -> None:
         recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
@@ -154,7 +152,7 @@ class TraceExplain(Program):
         text = self.call("trace", "explain", *map(str, sorted((recorded / "ddp").glob("rank_*")))).stdout
         self.assertIn("DistributedDataParallel", text)
         self.assertNotIn("fsdp.", text)
-        self.assertIn("only sharded training", self.error("trace", "to-profile", str(recorded / "ddp")))
+        self.assertIn("only sharded training", self.error("tune", "--from", str(recorded / "ddp")))
 
     def test_the_folder_has_a_timeline_and_a_page(self) -> None:
         self.simulate("run", "fsdp.backward_prefetch=none")

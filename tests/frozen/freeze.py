@@ -90,8 +90,6 @@ def questions(source: Path) -> list[Question]:
                                            "--threads", "1", "--allow-dtypes", "bf16", "--out", "out"]))
     asked.append(Question("tune/traces", ["simulate", "llama3-8b-emulated", "--out", "run"],
                           ["tune", "--from", "run/trace", "--evaluations", "100", "--threads", "1", "--out", "out"]))
-    asked.append(Question("trace/to-profile", ["simulate", "llama3-8b-emulated", "--out", "run"],
-                          ["trace", "to-profile", "run/trace"]))
     asked.append(Question("compare/stored", ["simulate", "llama3-8b-emulated", "--out", "a"],
                           ["simulate", "llama3-8b-emulated", "--set", "fsdp.backward_prefetch=none", "--out", "b"],
                           ["compare", "a", "b"]))
@@ -101,7 +99,7 @@ def questions(source: Path) -> list[Question]:
 # Of each kind one, some twenty seconds of one core.
 SAMPLE = ("explain/quickstart.*", "explain/hybrid.schedule", "export/llama3-8b-emulated", "simulate/fsdp1", "simulate/hybrid*",
           "preset/deepspeed-z3.*", "preset/megatron-v2.simulate", "cluster/dgx-h100", "cluster/mi300x", "trouble/slow-rank*",
-          "what-if/strategy", "tune/budget", "trace/to-profile", "compare/stored")
+          "what-if/strategy", "tune/budget", "compare/stored")
 
 
 def plain(value: object) -> object:

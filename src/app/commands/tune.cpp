@@ -183,8 +183,7 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
   if (!named && found.schedule && !found.schedule->same_order.empty()) {
     throw ConfigError(
         fmt::format("{} may be of {}, or of {}: they launch collectives in the same order, and no name in the trace "
-                    "says which it is. `trace to-profile` writes a profile of it, to be tuned once its fsdp.preset is "
-                    "the right one.",
+                    "says which it is.",
                     found.name, found.schedule->config.fsdp.preset, fmt::join(found.schedule->same_order, ", ")));
   }
   const foreign::Explanation explanation = foreign::explain(job, found);
