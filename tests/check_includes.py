@@ -58,7 +58,7 @@ FOLDERS = [
            "interfaces of what runs ranks: device, communicator, kernels"),
     Folder("backend/cpu/kernels", 1600, "cpu_kernels.h", "backend",
            "the arithmetic on processors; matrix products by oneDNN"),
-    Folder("backend/cpu", 2900, "cpu_backend.h", "backend launch hardware",
+    Folder("backend/cpu", 2900, "cpu_backend.h", "backend launch",
            "lanes as threads, ranks as threads or processes, emulated links and compute"),
     Folder("backend/cuda/kernels", 3800, "cuda_kernels.h", "backend backend/cuda/check.h",
            "the arithmetic on NVIDIA GPUs, with cuBLASLt and cuDNN"),
