@@ -273,7 +273,7 @@ TEST(CommandLineTest, TheHelpHasEveryCommandOnce) {
 
 TEST(CommandLineTest, HelpIsACommand) {
   EXPECT_EQ(text({"help", "run"}), text({"run", "--help"}));
-  EXPECT_EQ(text({"help", "trace", "diff"}), text({"trace", "diff", "--help"}));
+  EXPECT_EQ(text({"help", "trace", "explain"}), text({"trace", "explain", "--help"}));
   EXPECT_THAT(text({"help", "exit-codes"}), HasSubstr("130  stopped by Ctrl-C"));
   EXPECT_THAT(config_error([] { text({"help", "simulat"}); }), HasSubstr("the nearest is 'simulate'"));
   EXPECT_EQ(config_error([] { text({"help", "zzz"}); }), "There is no help for 'zzz'; see fsdpbench --help.");
