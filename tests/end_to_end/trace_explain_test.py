@@ -7,7 +7,6 @@ that PyTorch's profiler wrote (tests/peer/recorded).
 
 import gzip
 import json
-from pathlib import Path
 
 import program
 from program import BAD_INPUT, Program, sets
