@@ -113,6 +113,20 @@ Estimate median_interval(std::vector<double> values) {
   return interval;
 }
 
+std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures) {
+  double agree = 0, first = 0, second = 0;  // pairs in the same order less those in another; that are not tied
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    for (std::size_t k = i + 1; k < figures.size(); ++k) {
+      const double a = figures[i].first - figures[k].first, b = figures[i].second - figures[k].second;
+      first += a != 0;
+      second += b != 0;
+      if (a != 0 && b != 0) agree += (a > 0) == (b > 0) ? 1 : -1;
+    }
+  }
+  if (first == 0 || second == 0) return std::nullopt;
+  return agree / std::sqrt(first * second);
+}
+
 JitterSpread jitter_spread(std::vector<double> steps_ms, double without_jitter_ms) {
   std::ranges::sort(steps_ms);
   const auto quantile = [&](double q) {

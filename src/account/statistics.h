@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fsdpbench::account {
@@ -57,6 +58,10 @@ struct Estimate {
 /// median of the distribution with at least 95 %, by the binomial distribution, whatever the distribution (David and
 /// Nagaraja, Order Statistics, 7.1). Fewer than 6 values have no such pair: then it is their range.
 Estimate median_interval(std::vector<double> values);
+
+/// Agreement of two figures on the order of the same things, from -1 to 1: Kendall's tau-b (Kendall 1945), in which a
+/// tie of one figure lowers it and a tie of both does not count. Absent where one of them is the same of all things.
+std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures);
 
 /// Scatter of a simulation's steps, in milliseconds, and what it costs.
 struct JitterSpread {
