@@ -51,6 +51,7 @@ TEST_F(EmulatedCudaDevice, WorkThatGetsOnIsWaitedForHoweverLongItTakes) {
 }
 
 TEST_F(EmulatedCudaDevice, ABrokenGpuIsNamedWithTheOpThatWasRunning) {
+  options_.pool_bytes = 512;  // which nothing gives back to a broken GPU
   StuckOp stuck;
   EXPECT_EQ(
       failure([&](RankContext& rank) {
