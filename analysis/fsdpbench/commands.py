@@ -68,7 +68,7 @@ def explain(of: Source, *, set: Set = None) -> Explanation:
 
 def tune(profile: Optional[Source] = None, *, cluster: Optional[str] = None, memory: Optional[str] = None, set: Set = None,
          from_: Union[None, Source, Sequence[Source]] = None, memory_kind: Optional[str] = None,
-         memory_error: Optional[float] = None, memory_overhead: Optional[str] = None, objective: Optional[str] = None,
+         objective: Optional[str] = None,
          fix: Iterable[str] = (), allow_dtypes: Iterable[str] = (), evaluations: Optional[int] = None,
          exhaustive: bool = False, seed: Optional[int] = None, threads: Optional[int] = None,
          least_gain: Optional[float] = None, verify: Optional[int] = None, trials: Optional[int] = None,
@@ -79,9 +79,9 @@ def tune(profile: Optional[Source] = None, *, cluster: Optional[str] = None, mem
     from_: a result, or traces of another program's job, instead of a profile.
     """
     sources = [] if from_ is None else [from_] if isinstance(from_, (str, os.PathLike, Result)) else list(from_)
-    options = _options(cluster=cluster, memory=memory, memory_kind=memory_kind, memory_error=memory_error,
-                       memory_overhead=memory_overhead, objective=objective, evaluations=evaluations, exhaustive=exhaustive,
-                       seed=seed, threads=threads, least_gain=least_gain, verify=verify, trials=trials)
+    options = _options(cluster=cluster, memory=memory, memory_kind=memory_kind, objective=objective,
+                       evaluations=evaluations, exhaustive=exhaustive, seed=seed, threads=threads, least_gain=least_gain,
+                       verify=verify, trials=trials)
     options += [word for key in fix for word in ("--fix", key)]
     options += [word for name, values in (("--allow-dtypes", allow_dtypes), ("--export", export)) if values
                 for word in (name, ",".join(values))]

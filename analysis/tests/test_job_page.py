@@ -72,39 +72,24 @@ class JobPageTest(UndrawnTest):
         for name in ("breakdown", "causes", "timeline", "collectives", "steps"):
             self.assertTrue((self.folder / f"report/{name}.svg").is_file(), name)
 
-    def test_has_kernels_and_arrivals_where_the_file_has_them(self) -> None:
-        titles = ("Kernels by kind", "Kernels that take most", "How far apart ranks arrive")
+    def test_has_kernels_where_the_file_has_them(self) -> None:
+        titles = ("Kernels by kind", "Kernels that take most")
         page = self.page()
         for title in titles:
             self.assertNotIn(title, page)
         gemm = {"kind": "products", "launches": 8, "total_ms": 20, "a_step": 2, "ms": 5, "share_pct": 100}
-        arrival = {"times": 4, "median_ms": 1.5, "worst_ms": 2.5, "last_rank": 1, "last_pct": 75}
-        page = self.page(kernels={"total_ms": 20, "by_kind": [gemm], "top": [{**gemm, "kernel": "my_<gemm>"}]},
-                         collectives=[{**JOB["collectives"][0], "arrival": arrival}])
-        for words in (*titles, "my_&lt;gemm&gt;", "rank 1 (75\N{NO-BREAK SPACE}%)"):
+        page = self.page(kernels={"total_ms": 20, "by_kind": [gemm], "top": [{**gemm, "kernel": "my_<gemm>"}]})
+        for words in (*titles, "my_&lt;gemm&gt;"):
             self.assertIn(words, page)
 
-    def test_has_matrix_products_beside_the_peak_of_a_cluster(self) -> None:
-        product = {"dtype": "c10::BFloat16", "a_step": 22, "ms": 4, "tflop_per_s": 501.5}
-        page = self.page(kernels={"total_ms": 8, "by_kind": [], "top": [], "products": [
-            {**product, "peak_tflops": 989, "share_pct": 50.7}]})
-        for words in ("Matrix products by dtype", "c10::BFloat16", ">502<", ">989<"):
-            self.assertIn(words, page)
-        page = self.page(kernels={"total_ms": 8, "by_kind": [], "top": [], "products": [product]})
-        self.assertIn("Matrix products by dtype", page)
-        self.assertNotIn(">989<", page)
-
-    def test_has_wasted_gathers_and_what_experts_exchange_where_the_file_has_them(self) -> None:
-        titles = ("All-gathers that are wasted", "<h2>Experts")
-        page = self.page()
-        for title in titles:
-            self.assertNotIn(title, page)
+    def test_has_wasted_gathers_where_the_file_has_them(self) -> None:
+        self.assertNotIn("All-gathers that are wasted", self.page())
         wasted = {"waste": "used_once", "units": ["E0", "E1"], "gathers": 2, "bytes": 1 << 20, "ms": 1.5,
                   "evidence": "no copy out follows", "why": "its <b>hook</b> runs twice", "remedy": "one list less"}
-        page = self.page(wasted_gathers=[wasted, {**wasted, "bytes": None}], exchanges={"said": ["24 exchanges <i>."]},
+        page = self.page(wasted_gathers=[wasted, {**wasted, "bytes": None}],
                          wasted_gathers_unknown="Sizes of E2 are not told.")
         for words in ("All-gathers that are wasted", "E0, E1", "No copy out follows.", "Its &lt;b&gt;hook&lt;/b&gt; runs twice.",
-                      "One list less.", "1.00\N{NO-BREAK SPACE}MiB", "24 exchanges &lt;i&gt;.", "Sizes of E2 are not told."):
+                      "One list less.", "1.00\N{NO-BREAK SPACE}MiB", "Sizes of E2 are not told."):
             self.assertIn(words, page)
 
     def test_what_the_program_has_no_word_for_is_not_advised_first(self) -> None:

@@ -38,10 +38,7 @@ struct Declaration {
   const Option& option;
 
   CLI::Option* operator()(bool* flag) const { return app.add_flag(option.names, *flag); }
-  CLI::Option* operator()(std::string* text) const {
-    if (!option.alone.empty()) return app.add_flag(fmt::format("{}{{{}}}", option.names, option.alone), *text);
-    return app.add_option(option.names, *text);
-  }
+  CLI::Option* operator()(std::string* text) const { return app.add_option(option.names, *text); }
   CLI::Option* operator()(const ReadWord& read) const {
     return app.add_option_function<std::string>(option.names, read);
   }
@@ -138,7 +135,7 @@ void check_alone(const CLI::App& command, const CLI::Option& alone) {
   }
 }
 
-/// The command that was given, "run" or "trace diff", or as much of it as there is; `app` itself: none of it.
+/// The command that was given, "run" or "trace explain", or as much of it as there is; `app` itself: none of it.
 const CLI::App& chosen_command(const CLI::App& app, std::string& name) {
   const CLI::App* chosen = &app;
   for (auto commands = app.get_subcommands(); !commands.empty(); commands = chosen->get_subcommands()) {
@@ -163,7 +160,15 @@ std::string not_taken(const CLI::App& command, const std::string& path, const st
   if (near == name) {
     return fmt::format("{0} of {1} stands before the command; write fsdpbench {1} … {0}", name, path);
   }
-  return fmt::format("{} has no option {}{}", path, name, near.empty() ? "" : "; the nearest is " + near);
+  if (!near.empty()) return fmt::format("{} has no option {}; the nearest is {}", path, name, near);
+  std::vector<std::string> others;
+  for (const Command& other : all_commands()) {
+    const auto is_it = [&](const Option& one) { return one.names == name || one.names.ends_with("," + name); };
+    if (std::ranges::any_of(other.options, is_it)) others.push_back(other.name);
+  }
+  return fmt::format(
+      "{} has no option {}{}", path, name,
+      others.empty() ? "" : fmt::format(", which {} {}", fmt::join(others, ", "), others.size() == 1 ? "has" : "have"));
 }
 
 /// All commands as CLI11 has them.

@@ -9,7 +9,6 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "config/nearest.h"
 #include "config/words/words.h"
 #include "config/write.h"
 #include "plan/alike_units.h"
@@ -234,37 +233,6 @@ std::string wasted_lines(const engine::Setup& p) {
   return text;
 }
 
-/// Choice of ops: those of a unit by its label, or of a module and the unit that holds it.
-class OpChoice {
- public:
-  OpChoice(const plan::Plan& plan, const std::string& name) {
-    const auto named = [](const std::string& wanted, const auto& all, const auto& name_of) {
-      const auto found = std::ranges::find(all, wanted, name_of);
-      return found == all.end() ? -1 : static_cast<int>(found - all.begin());
-    };
-    if (name == kWholeSchedule) return;
-    unit_ = named(name, plan.units, &plan::Unit::label);
-    module_ = named(name, plan.shapes.modules, &plan::ModuleShape::name);
-    if (module_ >= 0) unit_ = plan.unit_of_module[module_];
-    if (unit_ >= 0) return;
-    std::vector<std::string> names;
-    for (const plan::ModuleShape& module : plan.shapes.modules) names.push_back(module.name);
-    const std::string near = config::nearest(name, names);
-    throw ConfigError(fmt::format("--schedule={}: there is no such unit or layer; units are R and 0 to {}{}", name,
-                                  plan.units.size() - 2,
-                                  near.empty() ? fmt::format(", layers {}", fmt::join(names, ", "))
-                                               : fmt::format(", the layer with the nearest name is {}", near)));
-  }
-  bool holds(const schedule::Op& op) const {
-    if (unit_ < 0) return true;
-    return module_ >= 0 && op.module >= 0 ? op.module == module_ : op.unit == unit_;
-  }
-
- private:
-  int unit_ = -1;
-  int module_ = -1;
-};
-
 /// Data of --format json.
 struct Explained {
   const engine::Setup* setup;
@@ -396,26 +364,17 @@ std::string explain_text(const engine::Setup& p) {
   text += "Collectives, steady state (* prefetched in backward, | between forward and backward)\n  " +
           short_order(schedule::collective_order(p.plan, p.schedules.steady())) + "\n\n";
   if (p.plan.mesh.tensor > 1) {
-    text += fmt::format("Beside these {} exchanges among ranks that split layers (--schedule=LAYER shows where)\n\n",
+    text += fmt::format("Beside these {} exchanges among ranks that split layers (--schedule shows where)\n\n",
                         std::ranges::count_if(p.schedules.steady().ops, &schedule::Op::exchanges_parts));
   }
   text += wasted_lines(p) + vocabulary_line(p.config);
-  return text + "More: --schedule, --schedule=LAYER, --format json\n";
+  return text + "More: --schedule, --format json\n";
 }
 
-std::string schedule_text(const engine::Setup& p, const std::string& which) {
-  const schedule::Schedule& steady = p.schedules.steady();
-  const OpChoice choice(p.plan, which);
-  std::string text = explained_headline(p) + "\n";
-  text += fmt::format("Schedule of one step{}, steady state: what the host issues, in order (+ allocates, - frees)\n",
-                      which == kWholeSchedule ? "" : ", " + which + " of it");
-  std::istringstream lines(schedule::op_list(p.plan, steady));
-  std::string line;
-  for (const schedule::Op& op : steady.ops) {
-    std::getline(lines, line);
-    if (choice.holds(op)) text += line + "\n";
-  }
-  return text;
+std::string schedule_text(const engine::Setup& p) {
+  return explained_headline(p) +
+         "\nSchedule of one step, steady state: what the host issues, in order (+ allocates, - frees)\n" +
+         schedule::op_list(p.plan, p.schedules.steady());
 }
 
 nlohmann::json explain_json(const engine::Setup& p) {

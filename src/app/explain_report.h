@@ -12,10 +12,8 @@ namespace fsdpbench::app {
 /// page long, whatever the model's depth.
 std::string explain_text(const engine::Setup& setup);
 
-inline constexpr const char* kWholeSchedule = "all";
-/// The steady schedule op by op, or what of it belongs to `which`: a unit's label, or a layer's name (with the gathers
-/// and reductions of its unit). Throws ConfigError if there is no such unit or layer.
-std::string schedule_text(const engine::Setup& setup, const std::string& which = kWholeSchedule);
+/// The steady schedule op by op.
+std::string schedule_text(const engine::Setup& setup);
 
 /// All for programs: {"schema_version", "config", "plan", "memory", "communication", "schedule"}.
 nlohmann::json explain_json(const engine::Setup& setup);

@@ -42,12 +42,6 @@ struct Arithmetic {
   bool deterministic = true;  ///< attention's backward adds in a fixed order
 };
 
-/// Place of a device's memory blocks.
-enum class BlockMemory : std::uint8_t {
-  pool,   ///< CUDA's stream-ordered allocator; grows where BackendOptions::pool_bytes do not suffice
-  fixed,  ///< one region of BackendOptions::pool_bytes
-};
-
 /// Settings of NCCL.
 struct NcclOptions {
   enum class Register : std::uint8_t {
@@ -69,7 +63,6 @@ struct CudaOptions {
   Timer timer = Timer::automatic;
   Arithmetic arithmetic;
   NcclOptions nccl;
-  BlockMemory memory = BlockMemory::pool;
   bool monitor = true;  ///< Device::health() polls the driver during the run
 };
 
@@ -79,13 +72,12 @@ struct BackendOptions {
   launch::Session* session = nullptr;  ///< null: all ranks are threads of this process; else one is, session's
   launch::Abort* interrupt =
       nullptr;  ///< once the caller sets it, all ranks stop wherever they wait: run() throws Interrupted
-  std::int64_t pool_bytes = 0;       ///< what a rank's pool will need at most; a hint
-  std::int64_t host_pool_bytes = 0;  ///< of pinned host memory a rank can have so much
-  bool offload_lanes = false;        ///< those of base/lane.h's is_offload_lane() are used
+  std::int64_t pool_bytes = std::int64_t{1} << 30;  ///< most that a rank's pool takes
+  std::int64_t host_pool_bytes = 0;                 ///< of pinned host memory a rank can have so much
+  bool offload_lanes = false;                       ///< those of base/lane.h's is_offload_lane() are used
   /// Bytes that each category needs as a range of its own. Asked for where some of them lie apart: memory that NCCL
   /// registers.
   CategoryBytes category_bytes{};
-  Binding binding = Binding::none;   ///< which processors the ranks' threads use
   bool poison_freed_memory = false;  ///< fill freed blocks with NaN: a use after free shows in the loss
   std::variant<std::monostate, CpuOptions, CudaOptions> own;  ///< of the backend that runs; nothing: its defaults
 

@@ -236,7 +236,6 @@ std::vector<Field> make_fields() {
   Table<Device> device(all, "device", &RunConfig::device);
   device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");
   device("timer", &Device::timer, one_of<Timer>(), "cuda: the source of op times; auto: CUPTI where it can be used, otherwise events");
-  device("bind", &Device::bind, one_of<Binding>(), "processors of a rank's threads: none: all, or as launched; numa: one NUMA node's, its GPU's on GPUs; cores: a share of the host's cores, on CPUs");
   device("deterministic", &Device::deterministic, boolean(), "cuda: the same bits in every run, and therefore a digest of the parameters; false, as in PyTorch: attention's backward adds in any order, which is faster");
   device("monitor", &Device::monitor, boolean(), "cuda: NVML samples each GPU's clocks, power and errors every 20 ms; false: they are not sampled");
 

@@ -413,7 +413,6 @@ inline constexpr EnumNames<Timer> kNames<Timer>{"auto", "cupti", "events"};
 struct Device {
   BackendKind backend = BackendKind::cpu;
   Timer timer = Timer::automatic;
-  Binding bind = Binding::none;
   bool deterministic = false;  ///< a GPU gives the same bits in every run
   bool monitor = true;         ///< a GPU's clocks, power and errors are sampled
 

@@ -35,8 +35,6 @@ std::string to_toml(const Value& value);
 
 /// Those of other folders' enums, and of enums within the structs of run_config.h.
 template <>
-inline constexpr EnumNames<Binding> kNames<Binding>{"none", "numa", "cores"};
-template <>
 inline constexpr EnumNames<Simulate::Placement> kNames<Simulate::Placement>{"packed", "spread"};
 template <>
 inline constexpr EnumNames<Simulate::Collectives> kNames<Simulate::Collectives>{

@@ -547,8 +547,6 @@ void check_saving(RunConfig& config, Notes& notes) {
 /// A GPU runs what it runs: modelled links, modelled compute and slowed ranks exist on CPUs, and where nothing runs.
 void check_device(const RunConfig& config, Notes& notes) {
   const bool cuda = config.device.backend == BackendKind::cuda;
-  without_effect(notes, config.device.backend == BackendKind::virtual_ && config.device.bind != Binding::none,
-                 "device.bind", "device.backend is \"virtual\"");
   if (!cuda) {
     const std::string_view backend = to_string(config.device.backend);
     if (config.device.timer != Timer::automatic) {
@@ -573,8 +571,6 @@ void check_device(const RunConfig& config, Notes& notes) {
       !config.emulate.link_gb_per_s && !config.emulate.compute_tflops && !config.emulate.pcie_gb_per_s,
       "emulate.link_gb_per_s, emulate.compute_tflops and emulate.pcie_gb_per_s need device.backend = \"cpu\": a GPU "
       "cannot emulate.");
-  require(config.device.bind != Binding::cores,
-          "device.bind = \"cores\" needs device.backend = \"cpu\"; \"numa\" keeps a rank near its GPU.");
   require(config.inject.slow_rank < 0,
           "inject.slow_rank = {} needs device.backend = \"cpu\"; on GPUs use inject.delay_lane with inject.delay_rank.",
           config.inject.slow_rank);

@@ -45,14 +45,4 @@ nlohmann::json changed_to_json(const RunConfig& config, const RunConfig& otherwi
   return out;
 }
 
-std::string key_reference() {
-  std::string out = "| key | built-in default | valid | meaning |\n|---|---|---|---|\n";
-  const RunConfig defaults;
-  for (const Field& field : fields()) {
-    out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name(), to_toml(field.write(defaults)), field.valid,
-                       field.meaning);
-  }
-  return out;
-}
-
 }  // namespace fsdpbench::config

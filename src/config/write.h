@@ -17,7 +17,4 @@ nlohmann::json to_json(const RunConfig& config);
 /// all keys.
 nlohmann::json changed_to_json(const RunConfig& config, const RunConfig& otherwise);
 
-/// The table of all keys for profiles/README.md: Markdown, from the same source as everything else.
-std::string key_reference();
-
 }  // namespace fsdpbench::config

@@ -110,7 +110,6 @@ backend::CudaOptions cuda_options(const RunConfig& config) {
   options.nccl.max_ctas = config.nccl.max_ctas;
   options.nccl.blocking = config.nccl.blocking;
   options.nccl.timeout_s = config.nccl.timeout_s;
-  options.memory = backend::BlockMemory::fixed;
   options.monitor = config.device.monitor;
   return options;
 }
@@ -146,7 +145,6 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   options.ranks = static_cast<int>(config.mesh.ranks);
   options.session = session;
   options.pool_bytes = setup.pool_bytes;
-  options.binding = config.device.bind;
   options.host_pool_bytes = setup.host_memory.reserved;
   options.offload_lanes = setup.uses_offload_lanes();
   options.poison_freed_memory = config.inject.poison_freed_memory;

@@ -62,7 +62,6 @@ EnumTable<Cause, std::string> settings_of(const JobTrace& job, const Recognition
 /// Evidence of a cause in the rows, to follow what the table of causes says; absent: not enough to advise anything.
 std::optional<std::string> seen_of(const account::CauseShare& share, const Recognition& found,
                                    const Explanation& explained, bool forward, const std::string& setting) {
-  const Exchanges exchanges = explained.exchanges.value_or(Exchanges());
   const bool exchanged = share.cause == Cause::link_bound || share.cause == Cause::step_boundary;
   switch (share.cause) {
     case Cause::straggler:
@@ -76,16 +75,11 @@ std::optional<std::string> seen_of(const account::CauseShare& share, const Recog
       return fmt::format(" ({:.0f} % of computation begins right after its launch)", explained.late_launches_pct);
     case Cause::host_sync: return found.syncs.empty() ? "" : fmt::format(" (first in {})", found.syncs.front().where);
     case Cause::slow_transfer:
-    case Cause::data_loading: return "";
+    case Cause::data_loading:
+    case Cause::expert_imbalance: return "";
     case Cause::copy:
     case Cause::unknown: return std::nullopt;
-    case Cause::expert_imbalance:
-      if (!exchanges.imbalance) return "";
-      return fmt::format(" (in the median exchange the busiest rank{} has {:.2f} times the mean)",
-                         exchanges.busiest_rank >= 0 ? fmt::format(", most often {},", exchanges.busiest_rank) : "",
-                         *exchanges.imbalance);
     case Cause::expert_exchange:
-      if (exchanges.two_halves.value_or(false)) return "";
       return "; shared experts, or a second half of the batch that computes meanwhile, hide them";
     default: break;
   }

@@ -11,7 +11,6 @@
 #include "account/statistics.h"
 #include "account/step_breakdown.h"
 #include "base/enum_table.h"
-#include "foreign/exchanges.h"
 #include "foreign/job_causes.h"
 #include "foreign/kernel_times.h"
 #include "foreign/link_rows.h"
@@ -37,18 +36,8 @@ struct ExplainedRank {
   std::vector<ExplainedStep> steps;
   /// 100 |U(comm) and U(comp)| / U(comm) over the whole file; absent without communication.
   std::optional<double> overlap_pct;
-  std::optional<double> overlap_hta_pct;                      ///< as HTA itself counts it (overlap_by_hta)
   std::optional<std::int64_t> most_allocated, most_reserved;  ///< bytes; absent if the trace has no memory rows
   std::int64_t clock_offset_ns = 0;                           ///< to the first rank's clock
-};
-
-/// Spread of the ranks' arrivals at collectives that all ranks of their group have in their files: from the first one's
-/// begin to the last one's.
-struct ArrivalSkew {
-  std::size_t times = 0;  ///< collectives that were compared, in all steps
-  double median_ms = 0, worst_ms = 0;
-  int last_rank = -1;   ///< the number of the rank that was last most often; -1: all arrived at once
-  double last_pct = 0;  ///< how often it was
 };
 
 /// Collectives that do the same: one kind, unit and phase. Milliseconds are means over ranks and steps, a step.
@@ -62,7 +51,6 @@ struct ExplainedCollective {
   std::optional<double> busbw_gb_s;  ///< of the transfer without waiting, as nccl-tests; absent without size or group
   std::vector<int> group;            ///< its ranks; empty: not told
   std::optional<double> link_gb_s, link_share_pct;  ///< of the cluster that was named; no share above 100
-  std::optional<ArrivalSkew> arrival;               ///< absent where no collective has the rows of all its ranks
   CauseMs causes_ms;
   account::Cause worst = account::Cause::unknown;  ///< the cause that has most of exposed_ms
 };
@@ -78,10 +66,9 @@ struct Contention {
 
 struct Explanation {
   std::vector<ExplainedRank> ranks;
-  std::optional<Exchanges> exchanges;  ///< absent where no tokens go to experts
-  std::vector<double> steps_ms;        ///< of the slowest rank, each step that all ranks have
-  account::Summary step_ms;            ///< of these
-  /// The critical path of each of these steps, summed: exactly the sum of steps_ms. Empty if it was left out.
+  std::vector<double> steps_ms;  ///< of the slowest rank, each step that all ranks have
+  account::Summary step_ms;      ///< of these
+  /// The critical path of each of these steps, summed: exactly the sum of steps_ms.
   std::vector<account::PathOfRank> path;
   account::CriticalPath median_path;  ///< of the step of median length, the shorter of two; none without such steps
   /// Means over ranks and steps, in milliseconds a step.
@@ -104,11 +91,8 @@ struct Explanation {
   std::vector<std::string> notes;
 };
 
-/// Whether explain() also walks the critical path of every step: only some answers have it.
-enum class Paths : std::uint8_t { left_out, found };
-
 /// Throws a check_failed Error if a rank's step does not add up: the parts to the step, or the causes to the time
 /// without computation.
-Explanation explain(const JobTrace& job, const Recognition& found, Paths paths = Paths::left_out);
+Explanation explain(const JobTrace& job, const Recognition& found);
 
 }  // namespace fsdpbench::foreign

@@ -10,7 +10,6 @@
 #include "account/step_view.h"
 #include "base/lane.h"
 #include "base/student.h"
-#include "foreign/exchanges.h"
 #include "foreign/launch_order.h"
 #include "schedule/op.h"
 #include "schedule/policy.h"
@@ -22,6 +21,9 @@ namespace {
 using account::Cause;
 using account::Stall;
 using schedule::Phase;
+
+/// Rows are called uneven where a rank has at least this many times the mean.
+constexpr double kUneven = 1.1;
 
 std::vector<std::int64_t> kind_and_size(const RankRows& rank, std::int32_t row) {
   const DeviceRow& device = rank.device[row];
@@ -238,10 +240,9 @@ class RowStep : public account::StepFacts {
     if (one == nullptr) return 0;
     double ratio = 1;
     for (const bool receives : {true, false}) {
-      const auto rows = exchanged_rows(job_, *one, receives);
-      if (!rows) continue;
-      for (std::size_t p = 0; p < one->parts.size(); ++p) {
-        if (one->parts[p].rank == place_) ratio = std::max(ratio, rows->times_mean(p));
+      const std::vector<double> rows = exchanged_rows(job_, *one, receives);
+      for (std::size_t p = 0; p < rows.size(); ++p) {
+        if (one->parts[p].rank == place_) ratio = std::max(ratio, rows[p]);
       }
     }
     if (ratio < kUneven) return 0;
@@ -259,14 +260,14 @@ class RowStep : public account::StepFacts {
     if (before == use || before->purpose != Purpose::experts) return 0;
     const MatchedCollective* gave = exchange(before->row);
     if (gave == nullptr) return 0;
-    const auto rows = exchanged_rows(job_, *gave, true);
+    const std::vector<double> rows = exchanged_rows(job_, *gave, true);
     const auto part_of = [](const MatchedCollective& one, int rank) {
       return static_cast<std::size_t>(std::ranges::find(one.parts, rank, &MatchedCollective::Part::rank) -
                                       one.parts.begin());
     };
     const std::size_t then = part_of(*gave, late), now = part_of(*here, late);
-    if (!rows || then == gave->parts.size() || now == here->parts.size()) return 0;
-    if (rows->times_mean(then) < kUneven) return 0;
+    if (rows.empty() || then == gave->parts.size() || now == here->parts.size()) return 0;
+    if (rows[then] < kUneven) return 0;
     return std::max<std::int64_t>(0, computed_ns(late, gave->parts[then].row, here->parts[now].row) -
                                          computed_ns(place_, before->row, row_at(i)));
   }

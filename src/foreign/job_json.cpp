@@ -75,8 +75,7 @@ struct StepOfRank {
 };
 
 using StreamOfRank = std::pair<const foreign::Stream*, const foreign::StreamRole*>;
-using UnitOfJob = std::pair<const foreign::FoundUnit*, bool>;         // whether it is the root
-using ProductsOfJob = std::pair<const foreign::ProductSum*, double>;  // steps of all ranks
+using UnitOfJob = std::pair<const foreign::FoundUnit*, bool>;  // whether it is the root
 
 struct RankOfJob {
   const foreign::ExplainedRank* rank = nullptr;
@@ -98,12 +97,6 @@ std::vector<UnitOfJob> units_of_job(const foreign::UnitTable& table) {
     units.emplace_back(&unit, static_cast<int>(units.size()) == table.root);
   }
   return units;
-}
-
-std::vector<ProductsOfJob> products_of_job(const foreign::Explanation& x) {
-  std::vector<ProductsOfJob> all;
-  for (const foreign::ProductSum& sum : x.kernels.products) all.emplace_back(&sum, static_cast<double>(x.rank_steps));
-  return all;
 }
 
 StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
@@ -224,7 +217,6 @@ Fields<RankOfJob> declared() {
     {"file", &R::file, "", "its trace"},
     {"clock_offset_ns", via(&R::rank, &foreign::ExplainedRank::clock_offset_ns), "ns", "to the first rank's clock"},
     {"overlap_pct", via(&R::rank, &foreign::ExplainedRank::overlap_pct), "%", "of communication, what is hidden, over the whole file; absent without communication"},
-    {"overlap_hta_pct", via(&R::rank, &foreign::ExplainedRank::overlap_hta_pct), "%", "the same as HolisticTraceAnalysis counts it: by its own kinds of kernels, without what was launched after the last profiled step began; absent without communication or kernels of a device"},
     {"most_allocated_bytes", via(&R::rank, &foreign::ExplainedRank::most_allocated), "B", "by the allocator; absent if the trace does not say"},
     {"most_reserved_bytes", via(&R::rank, &foreign::ExplainedRank::most_reserved), "B", "likewise"},
     {"streams", &R::streams, "", "of its device"},
@@ -288,18 +280,6 @@ Fields<foreign::Recognition> declared() {
 }
 
 template <>
-Fields<foreign::ArrivalSkew> declared() {
-  using A = foreign::ArrivalSkew;
-  return {"JobArrival", "Spread of the ranks' arrivals: from the first one's begin to the last one's.", "foreign/explain.h", {
-    {"times", &A::times, "", "collectives that were compared, in all steps"},
-    {"median_ms", &A::median_ms, "ms", "median"},
-    {"worst_ms", &A::worst_ms, "ms", "the largest"},
-    {"last_rank", &A::last_rank, "", "rank that was last most often; absent if all arrived at once", if_known},
-    {"last_pct", &A::last_pct, "%", "how often that rank was last"},
-  }};
-}
-
-template <>
 Fields<KernelsOfJob> declared() {
   using K = KernelsOfJob;
   return {"JobKernels", "Kernels of one kind, or of one kind and name, on all ranks.", "foreign/kernel_times.h", {
@@ -331,20 +311,6 @@ Fields<foreign::ExplainedCollective> declared() {
     {"busbw_gb_per_s", &C::busbw_gb_s, "GB/s", "of the transfer, as nccl-tests defines it"},
     {"link_gb_per_s", &C::link_gb_s, "GB/s", "bus bandwidth that the cluster's link has at most; absent without a cluster"},
     {"link_share_pct", &C::link_share_pct, "%", "share of it; absent if it would be above 100"},
-    {"arrival", &C::arrival, "", "how far apart ranks arrive; absent where no collective has the rows of all its ranks"},
-  }};
-}
-
-template <>
-Fields<ProductsOfJob> declared() {
-  using P = ProductsOfJob;
-  return {"JobProducts", "Matrix products of one dtype, where the trace has the shapes (`record_shapes`).", "foreign/kernel_times.h", {
-    {"dtype", via(&P::first, &foreign::ProductSum::dtype), "", "of the first matrix, as PyTorch calls it"},
-    {"a_step", [](const P& p) { return static_cast<double>(p.first->products) / p.second; }, "", "products, mean over ranks and steps"},
-    {"ms", [](const P& p) { return ms_of_job(p.first->ns) / p.second; }, "ms", "time of the kernels that were launched for them, mean over ranks and steps"},
-    {"tflop_per_s", via(&P::first, &foreign::ProductSum::tflop_per_s), "TFLOP/s", "2 m n k of each ÷ that time"},
-    {"peak_tflops", via(&P::first, &foreign::ProductSum::peak_tflops), "TFLOP/s", "dense peak of the cluster's GPU; for `float` that of TF32 where there is one; absent without a cluster"},
-    {"share_pct", via(&P::first, &foreign::ProductSum::share_pct), "%", "share of it; absent if it would be above 100"},
   }};
 }
 
@@ -400,7 +366,6 @@ const Fields<foreign::Explanation>& kernel_fields() {
     {"total_ms", via(&X::kernels, &foreign::KernelTimes::ns, ms_of_job), "ms", "time of all kernels in all steps of all ranks, from begin to end of each; those that run at once count twice"},
     {"by_kind", [](const X& x) { return kernels_of_job(x.kernels.by_kind, x); }, "", "by kind, the most time first; they add up to `total_ms`"},
     {"top", [](const X& x) { return kernels_of_job(x.kernels.top, x); }, "", "by name, the most time first; at most ten"},
-    {"products", products_of_job, "", "matrix products by dtype, the most time first", if_any},
   }};
   return kAll;
 }
@@ -418,7 +383,6 @@ const Fields<ExplainedJob>& job_fields() {
     {"critical_path", path_of_job, "", "the chain of work that decided how long steps were"},
     {"wasted_gathers", via(&E::unused, &foreign::UnusedGathersFound::all), "", "all-gathers that nobody used, or that bring what was there"},
     {"wasted_gathers_unknown", via(&E::unused, &foreign::UnusedGathersFound::unknown), "", "why it is not known whether any is wasted", if_any},
-    {"exchanges", via(&E::explanation, &X::exchanges), "", "tokens on their way to experts and back; absent without any"},
     {"contention", via(&E::explanation, &X::contention), "", "kernels that run slower beside collectives, those that lose most time first"},
     {"late_launches_pct", via(&E::explanation, &X::late_launches_pct), "%", "share of computation that began right after its launch", when(via(&E::explanation, &X::launches_known))},
     {"host_ahead_ms", via(&E::explanation, &X::host_ahead_ms), "ms", "how long before a kernel began the host had launched it, the median of kernels", when(via(&E::explanation, &X::launches_known))},

@@ -36,23 +36,6 @@ Fields<foreign::UnusedGathers> declared() {
   }};
 }
 
-template <>
-Fields<foreign::Exchanges> declared() {
-  using X = foreign::Exchanges;
-  return {"JobExchanges", "Exchanges of tokens between ranks that split experts: means over ranks and steps, a step.", "foreign/exchanges.h", {
-    {"a_step", &X::times, "", "how many"},
-    {"ms", &X::ms, "ms", "while any of them runs"},
-    {"exposed_ms", &X::exposed_ms, "ms", "of it, while nothing computes"},
-    {"attention_ms", &X::attention_ms, "ms", "of attention"},
-    {"beside_attention_ms", &X::beside_ms, "ms", "of attention, beside an exchange"},
-    {"two_halves", [](const X& x) { return std::string(!x.two_halves ? "unknown" : *x.two_halves ? "yes" : "no"); }, "", "`yes`: two halves of a batch take turns; `no`, `unknown`"},
-    {"imbalance", &X::imbalance, "", "rows of the busiest rank ÷ the mean, in the median exchange; absent if not told"},
-    {"busiest_rank", &X::busiest_rank, "", "rank that has most rows most often", if_known},
-    {"host_syncs", &X::syncs, "", "waits of the host for the device in forward and backward, of the first rank"},
-    {"host_sync_ms", &X::sync_ms, "ms", "that these take"},
-    {"said", foreign::exchange_sentences, "", "a sentence each"},
-  }};
-}
 // clang-format on
 namespace {
 
@@ -94,25 +77,6 @@ std::string what_it_is(const ExplainedJob& e) {
 std::string short_kernel(const std::string& name) {
   constexpr std::size_t kMost = 60;
   return name.size() > kMost ? name.substr(0, kMost) + "…" : name;
-}
-
-/// A line for who compares with HolisticTraceAnalysis; empty where it would say nothing.
-std::string overlap_by_both(const Explanation& x) {
-  const auto extent = [&](std::optional<double> foreign::ExplainedRank::*overlap) -> std::string {
-    std::optional<double> least, most;
-    for (const foreign::ExplainedRank& rank : x.ranks) {
-      if (!(rank.*overlap)) continue;
-      least = std::min(least.value_or(100), *(rank.*overlap));
-      most = std::max(most.value_or(0), *(rank.*overlap));
-    }
-    if (!least) return {};
-    const std::string low = fmt::format("{:.1f}", *least), high = fmt::format("{:.1f}", *most);
-    return low == high ? low + " %" : fmt::format("{} to {} %", low, high);
-  };
-  const std::string theirs = extent(&foreign::ExplainedRank::overlap_hta_pct);
-  if (theirs.empty()) return {};
-  return fmt::format("overlap over the whole file: {}; as HolisticTraceAnalysis counts it: {}\n",
-                     extent(&foreign::ExplainedRank::overlap_pct), theirs);
 }
 
 std::string where_time_went(const ExplainedJob& e) {
@@ -157,7 +121,7 @@ std::string where_time_went(const ExplainedJob& e) {
   }
   if (x.ranks.size() > 1) text += "\n" + format_table(ranks);
   if (x.ranks.size() > kMostJobRows) text += fmt::format("and {} ranks more\n", x.ranks.size() - kMostJobRows);
-  return text + overlap_by_both(x);
+  return text;
 }
 
 /// The number of the step that `path` is of.
@@ -196,40 +160,7 @@ std::string where_kernels_went(const ExplainedJob& e) {
     cells(sum,
           top.rows.emplace_back(std::vector<std::string>{short_kernel(sum.name), std::string(to_string(sum.kind))}));
   }
-  Table products;
-  products.title = "Matrix products by dtype";
-  products.header = {"dtype", "a step", "ms a step", "TFLOP/s", "peak", "of peak"};
-  const auto steps = static_cast<double>(x.rank_steps);
-  for (const foreign::ProductSum& sum : x.kernels.products) {
-    products.rows.push_back({sum.dtype.empty() ? "–" : sum.dtype,
-                             three_digits(static_cast<double>(sum.products) / steps),
-                             three_digits(static_cast<double>(sum.ns) / 1e6 / steps), three_digits(sum.tflop_per_s()),
-                             sum.peak_tflops ? fmt::format("{:.4g}", *sum.peak_tflops) : "–",
-                             sum.share_pct ? fmt::format("{:.1f} %", *sum.share_pct) : "–"});
-  }
-  return "\n" + format_table(kinds) + "\n" + format_table(top) +
-         (products.rows.empty() ? "" : "\n" + format_table(products));
-}
-
-/// The collectives at which ranks arrive furthest apart.
-std::string how_far_apart(const ExplainedJob& e) {
-  std::vector<const ExplainedCollective*> rows;
-  for (const ExplainedCollective& one : e.explanation.collectives) {
-    if (one.arrival && one.arrival->worst_ms > 0) rows.push_back(&one);
-  }
-  if (rows.empty()) return {};
-  std::ranges::stable_sort(rows, std::greater<>(), [](const auto* one) { return one->arrival->median_ms; });
-  if (rows.size() > kMostJobRows) rows.resize(kMostJobRows);
-  Table table;
-  table.title = "How far apart ranks arrive";
-  table.header = {"collective", "unit", "phase", "compared", "median", "worst", "last most often"};
-  for (const ExplainedCollective* one : rows) {
-    const foreign::ArrivalSkew& skew = *one->arrival;
-    table.rows.push_back({one->kind, one->unit, one->phase, std::to_string(skew.times), three_digits(skew.median_ms),
-                          three_digits(skew.worst_ms),
-                          fmt::format("rank {} ({:.0f} %)", skew.last_rank, skew.last_pct)});
-  }
-  return "\n" + format_table(table) + "median and worst: ms from the first rank's begin to the last one's\n";
+  return "\n" + format_table(kinds) + "\n" + format_table(top);
 }
 
 /// The one list: why, what the step would be without it, and what would help.
@@ -361,9 +292,7 @@ std::string job_report(const ExplainedJob& e) {
   if (e.explanation.mean_step_ms > 0) {
     const std::optional<account::PathReport> path = path_of_job(e);
     text += "\n" + where_time_went(e) + (path ? "\n" + path_table(*path) : "") + why_stalled(e) + most_exposed(e) +
-            bullets("All-gathers that are wasted", unused_lines(e)) +
-            (e.explanation.exchanges ? bullets("Experts", foreign::exchange_sentences(*e.explanation.exchanges)) : "") +
-            how_far_apart(e) + where_kernels_went(e) + contention(e);
+            bullets("All-gathers that are wasted", unused_lines(e)) + where_kernels_went(e) + contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
   if (!e.unused.unknown.empty()) unsure.push_back(e.unused.unknown);

@@ -6,7 +6,6 @@
 
 #include "account/advice.h"
 #include "account/critical_path.h"
-#include "foreign/exchanges.h"
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
 #include "foreign/kernel_times.h"
@@ -20,8 +19,6 @@ namespace fsdpbench::app {
 // Fields of explain.json beside those in job_json.cpp.
 template <>
 Fields<foreign::UnusedGathers> declared();
-template <>
-Fields<foreign::Exchanges> declared();
 
 /// All that is known of a job from its traces. Refers to the trace: it must live on.
 struct ExplainedJob {

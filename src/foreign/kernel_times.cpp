@@ -3,41 +3,25 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/enum_table.h"
-#include "base/intervals.h"
 #include "foreign/host_words.h"
 
 namespace fsdpbench::foreign {
 using schedule::Phase;
 
-namespace {
-
-/// The product that row `launch` of the host is a part of; -1: none.
-std::int32_t host_product(const RankRows& rank, std::int32_t launch) {
-  for (std::int32_t row = launch; row >= 0; row = rank.host[row].parent) {
-    if (rank.host[row].product >= 0) return rank.host[row].product;
-  }
-  return -1;
-}
-
-}  // namespace
-
 KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
   KernelTimes times;
   EnumTable<KernelKind, KernelSum> kinds;
   std::map<std::pair<KernelKind, std::string_view>, KernelSum> kernels;
-  std::map<std::string_view, ProductSum> products;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankRows& rank = job.ranks[r];
     const HostWords words(rank);
     // By kind and name, which are numbers of the rank: there are fewer of them than rows.
     std::map<std::pair<Activity, std::int32_t>, KernelKind> by_name;
     std::map<std::pair<KernelKind, std::int32_t>, KernelSum> sums;
-    std::set<std::int32_t> counted;  // products
     for (const JobStep& step : found.ranks[r].cut.steps) {
       for (const std::int32_t index : step.device) {
         const DeviceRow& row = rank.device[index];
@@ -52,15 +36,6 @@ KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
         KernelSum& sum = sums[{kind, row.name}];
         ++sum.launches;
         sum.ns += row.end_ns - row.begin_ns;
-        if (rank.products.empty() || row.kind != Activity::computation) continue;
-        const std::int32_t product = host_product(rank, row.launch);
-        if (product < 0) continue;
-        const Product& asked = rank.products[product];
-        ProductSum& of_dtype = products[asked.dtype];
-        of_dtype.ns += row.end_ns - row.begin_ns;
-        if (!counted.insert(product).second) continue;  // another kernel of the same one
-        ++of_dtype.products;
-        of_dtype.flops += static_cast<double>(asked.flops);
       }
     }
     for (const auto& [key, sum] : sums) {
@@ -82,55 +57,8 @@ KernelTimes find_kernel_times(const JobTrace& job, const Recognition& found) {
     times.top.push_back(std::move(sum));
   }
   std::ranges::stable_sort(times.top, std::greater<>(), &KernelSum::ns);
-  for (auto& [dtype, sum] : products) {
-    sum.dtype = dtype;
-    times.products.push_back(std::move(sum));
-  }
-  std::ranges::stable_sort(times.products, std::greater<>(), &ProductSum::ns);
   if (times.top.size() > kMostKernels) times.top.resize(kMostKernels);
   return times;
-}
-
-// [Note: as HolisticTraceAnalysis counts]
-// Its Trace class keeps the kernels of launches before the last ProfilerStep#N begins, if the files of all ranks have
-// two of such names or more; otherwise it keeps all. Its kinds are regular expressions on names, matched at their
-// beginning: CommunicateKernelGroupingPattern and ComputeKernelGroupingPattern.
-std::optional<double> overlap_by_hta(const JobTrace& job, const RankRows& rank) {
-  if (rank.computes_on_host()) return std::nullopt;
-  std::set<std::int64_t> numbers;
-  for (const RankRows& any : job.ranks) {
-    for (const StepMark& step : any.steps) numbers.insert(step.number);
-  }
-  std::optional<std::int64_t> last_began;
-  if (numbers.size() > 1) {
-    if (rank.steps.empty()) return std::nullopt;
-    last_began = std::ranges::max_element(rank.steps, {}, &StepMark::begin_ns)->begin_ns;
-  }
-  enum class Kind : std::uint8_t { unknown, communication, computation, neither };
-  std::vector<Kind> kinds(rank.names.size(), Kind::unknown);
-  const auto kind_of = [](std::string_view name) {
-    const auto begins = [&](std::string_view word) { return name.starts_with(word); };
-    if (begins("nccl") || begins("hip") || begins("hccl") || name.find("ncclKernel") != std::string_view::npos)
-      return Kind::communication;
-    for (const std::string_view word : {"Memcpy", "Memset", "dma", "Sync"}) {
-      if (name.find(word) != std::string_view::npos) return Kind::neither;
-    }
-    return Kind::computation;
-  };
-  IntervalSet computation, communication;
-  for (const DeviceRow& row : rank.device) {
-    if (row.kind == Activity::copy || row.kind == Activity::fill) continue;
-    if (last_began && (row.launch < 0 || rank.host[row.launch].begin_ns >= *last_began)) continue;
-    Kind& kind = kinds[row.name];
-    if (kind == Kind::unknown) kind = kind_of(rank.names[row.name]);
-    if (kind == Kind::communication) communication.push_back({row.begin_ns, row.end_ns});
-    if (kind == Kind::computation) computation.push_back({row.begin_ns, row.end_ns});
-  }
-  computation = unite(std::move(computation));
-  communication = unite(std::move(communication));
-  if (communication.empty()) return std::nullopt;
-  return 100.0 * static_cast<double>(length(intersect(computation, communication))) /
-         static_cast<double>(length(communication));
 }
 
 }  // namespace fsdpbench::foreign

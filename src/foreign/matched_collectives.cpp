@@ -106,4 +106,23 @@ MatchedCollectives::Arrival MatchedCollectives::last_arrival(int rank, std::int3
   return arrival;
 }
 
+std::vector<double> exchanged_rows(const JobTrace& job, const MatchedCollective& one, bool receives) {
+  std::vector<double> rows;
+  double sum = 0;
+  for (const MatchedCollective::Part& part : one.parts) {
+    const RankRows& rank = job.ranks[part.rank];
+    const std::int32_t facts = rank.device[part.row].collective;
+    if (facts < 0) return {};
+    const CollectiveFacts& told = rank.collectives[facts];
+    const std::int64_t size = told.group < 0 ? rank.world_size.value_or(0) : rank.groups[told.group].size;
+    const std::int64_t elements = receives ? told.elements_out : told.elements_in;
+    if (elements < 0 || size != static_cast<std::int64_t>(one.parts.size())) return {};
+    rows.push_back(static_cast<double>(elements));
+    sum += rows.back();
+  }
+  const double mean = sum / static_cast<double>(rows.size());
+  for (double& row : rows) row = mean > 0 ? row / mean : 1;
+  return rows;
+}
+
 }  // namespace fsdpbench::foreign

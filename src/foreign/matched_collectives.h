@@ -54,4 +54,8 @@ class MatchedCollectives {
   std::int64_t residual_ = 0;
 };
 
+/// For each part of an exchange, what its rank gives (or gets) divided by the mean; 1 where none has anything. Empty
+/// where a rank's file or its sizes are missing.
+std::vector<double> exchanged_rows(const JobTrace& job, const MatchedCollective& one, bool receives);
+
 }  // namespace fsdpbench::foreign

@@ -57,37 +57,16 @@ std::optional<double> link_roof_gb_per_s(const config::Cluster& cluster, const f
   return above_zero(std::max(1.0, nics) * cluster.inter.nic_gb_per_s);
 }
 
-std::optional<double> peak_tflops(const config::Cluster& cluster, std::string_view dtype) {
-  const config::PeakTflops& peak = cluster.gpu.peak;
-  if (dtype == "c10::BFloat16") return above_zero(peak.bf16);
-  if (dtype == "c10::Half") return above_zero(peak.fp16);
-  if (dtype == "float") return above_zero(std::max(peak.fp32, peak.tf32));
-  if (dtype.starts_with("c10::Float8_")) return above_zero(peak.fp8);
-  return std::nullopt;
-}
-
 void add_roofs(const config::Cluster& cluster, const foreign::JobTrace& job, foreign::Explanation& explanation) {
   std::string beyond;
-  const auto share = [&](double achieved, double roof, const std::string& what,
-                         const char* unit) -> std::optional<double> {
-    if (achieved <= roof) return 100 * achieved / roof;
-    if (beyond.empty()) {
-      beyond = fmt::format("{} achieved {:.4g} {}, where {} has {:.4g} at most: {}.", what, achieved, unit,
-                           cluster.name, roof, whose_fault(cluster, job));
-    }
-    return std::nullopt;
-  };
-  for (foreign::ProductSum& one : explanation.kernels.products) {
-    one.peak_tflops = peak_tflops(cluster, one.dtype);
-    if (one.peak_tflops && one.ns > 0) {
-      one.share_pct =
-          share(one.tflop_per_s(), *one.peak_tflops, fmt::format("matrix products of {}", one.dtype), "TFLOP/s");
-    }
-  }
   for (foreign::ExplainedCollective& one : explanation.collectives) {
     one.link_gb_s = link_roof_gb_per_s(cluster, one);
-    if (one.link_gb_s && one.busbw_gb_s) {
-      one.link_share_pct = share(*one.busbw_gb_s, *one.link_gb_s, fmt::format("{} {}", one.kind, one.unit), "GB/s");
+    if (!one.link_gb_s || !one.busbw_gb_s) continue;
+    if (*one.busbw_gb_s <= *one.link_gb_s) {
+      one.link_share_pct = 100 * *one.busbw_gb_s / *one.link_gb_s;
+    } else if (beyond.empty()) {
+      beyond = fmt::format("{} {} achieved {:.4g} GB/s, where {} has {:.4g} at most: {}.", one.kind, one.unit,
+                           *one.busbw_gb_s, cluster.name, *one.link_gb_s, whose_fault(cluster, job));
     }
   }
   if (!beyond.empty()) explanation.notes.push_back(beyond);
@@ -145,12 +124,6 @@ TracedProfile traced_profile(const foreign::JobTrace& job, const foreign::Recogn
   profile.calibration.revision = build_info().git_revision;
   profile.config.device.backend = config::BackendKind::virtual_;
   return profile;
-}
-
-std::string TracedProfile::fidelity() const {
-  const double miss = calibration.misses.front().step;
-  return fmt::format("the traced step took {:.3f} ms, {:.1f} % {} than a simulation of this profile says", step_ms,
-                     std::abs(100 * miss), miss >= 0 ? "more" : "less");
 }
 
 std::string profile_text(const TracedProfile& profile) {

@@ -20,8 +20,8 @@
 
 namespace fsdpbench::app {
 
-/// Adds peaks of a cluster's links and GPUs, beside what the job's collectives and matrix products achieved:
-/// fills link_gb_s, peak_tflops and the shares of them. A share above 100 % cannot be: it is left out, and a note says
+/// Adds peaks of a cluster's links beside what the job's collectives achieved: fills link_gb_s and link_share_pct. A
+/// share above 100 % cannot be: it is left out, and a note says
 /// whether the cluster is another one than the trace's, by the model of its GPU, or else what the trace tells is wrong.
 void add_roofs(const config::Cluster& cluster, const foreign::JobTrace& job, foreign::Explanation& explanation);
 
@@ -34,11 +34,6 @@ clock::GroupShape shape_on_nodes(const std::vector<int>& ranks, int gpus_per_nod
 /// ranks.
 std::optional<double> link_roof_gb_per_s(const config::Cluster& cluster, const foreign::ExplainedCollective& one);
 
-/// Dense peak of products of a dtype as PyTorch calls it ("c10::BFloat16"), 1e12 FLOP/s. For "float" that of TF32,
-/// where there is one, because a trace does not tell whether it was allowed. Absent for what the cluster has no figure
-/// for.
-std::optional<double> peak_tflops(const config::Cluster& cluster, std::string_view dtype);
-
 /// A traced job as a profile: its settings, and what its ops took.
 struct TracedProfile {
   std::string program;              ///< "PyTorch FSDP2 (fully_shard)"
@@ -46,9 +41,6 @@ struct TracedProfile {
   config::Calibration calibration;  ///< with what a simulation of `config` misses of the traced step
   bool sized = false;               ///< the trace tells how large units are
   double step_ms = 0;               ///< of the traced job: median over its steps, of the slowest rank
-
-  /// "the traced step took 12.345 ms, 1.2 % more than a simulation of this profile says"
-  std::string fidelity() const;
 };
 
 /// Its lines are such that all ops of a kind together take what they took: a made-up model's parts need not cost what

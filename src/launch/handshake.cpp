@@ -232,7 +232,7 @@ bool Door::settled(Guest& guest, std::vector<Arrival>& arrivals) {
 /// Nothing that it said is repeated.
 bool Door::turn_away(Guest& guest, const std::string& why) {
   last_stranger_ = fmt::format("a process at {} that {}", guest.socket.peer_address(), why);
-  ++turned_away_;
+  strangers_.insert(last_stranger_);
   const std::string last = "it " + why + "\n";
   (void)guest.socket.send(last.data(), last.size());
   guest.socket.end_sending();
@@ -240,9 +240,9 @@ bool Door::turn_away(Guest& guest, const std::string& why) {
 }
 
 std::string Door::strangers() const {
-  if (turned_away_ == 0) return "";
+  if (strangers_.empty()) return "";
   return fmt::format("; it has turned away {}{}", last_stranger_,
-                     turned_away_ > 1 ? fmt::format(" and {} more", turned_away_ - 1) : "");
+                     strangers_.size() > 1 ? fmt::format(" and {} more", strangers_.size() - 1) : "");
 }
 
 Socket knock(const std::string& host, int port, const std::string& secret, const std::string& purpose,

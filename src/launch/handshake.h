@@ -6,6 +6,7 @@
 #include <functional>
 #include <list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,7 +78,8 @@ class Door {
       : listener_(std::move(listener)), secret_(std::move(secret)), purpose_(std::move(purpose)) {}
   /// Those who have shown that they belong here. Waits a moment until there is news of somebody, or on `others`.
   std::vector<Arrival> let_in(std::vector<pollfd> others = {});
-  /// "", or "; it has turned away a process at 10.0.0.1 that does not have this job's secret and 2 more".
+  /// "", or "; it has turned away a process at 10.0.0.1 that does not have this job's secret and 2 more", each counted
+  /// once however often it came.
   std::string strangers() const;
 
  private:
@@ -95,7 +97,7 @@ class Door {
   const std::string purpose_;
   std::list<Guest> guests_;  ///< the longest here first
   std::string last_stranger_;
-  int turned_away_ = 0;
+  std::set<std::string> strangers_;  ///< each once, however often it tries
 };
 
 /// Knocks at such a door and says `text`. An empty socket and the reason if it is not let in, or `stopped` says so.

@@ -36,7 +36,7 @@ void check_kernels(const config::RunConfig& config) {
   if (key.empty()) return;
   throw ConfigError(fmt::format(
       "There are no kernels for {} = {}: it cannot be trained here. `fsdpbench simulate` predicts its step, `fsdpbench "
-      "explain` shows its schedule and memory",
+      "explain` shows its schedule and memory.",
       key, config::to_toml(config::find_field(key)->write(config))));
 }
 

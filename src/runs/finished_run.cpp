@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <vector>
 
 #include "account/run_view.h"
@@ -13,7 +12,6 @@
 #include "base/file_lock.h"
 #include "config/load.h"
 #include "config/validate.h"
-#include "runs/compare_report.h"
 #include "runs/result_fields.h"
 #include "runs/result_file.h"
 #include "trace/rank_writer.h"
@@ -66,27 +64,9 @@ std::vector<trace::RankTrace> traces_of(const fs::path& folder, int ranks) {
   return traces;
 }
 
-double repeated_step_ms(const ResultFile& of, const Trial& trial, const std::string& given, std::set<fs::path>& seen) {
-  const ResultFile result = read_result(given);
-  const Trial repeat = trial_of(result);
-  if (!seen.insert(fs::weakly_canonical(result.path)).second) {
-    throw ConfigError(fmt::format("--repeat {}: is the same run as one given before.", given));
-  }
-  const std::vector<DifferingKey> keys = differing_keys(of.content.at("config"), result.content.at("config"));
-  if (!keys.empty()) {
-    throw ConfigError(fmt::format("--repeat {}: is no repeat of {}: {} is {} there and {} here.", given, of.path,
-                                  keys.front().key, keys.front().b.dump(), keys.front().a.dump()));
-  }
-  if (!same_program_and_machine(trial.world, repeat.world)) {
-    throw ConfigError(
-        fmt::format("--repeat {}: was measured by another program or on another machine than {}.", given, of.path));
-  }
-  return repeat.metrics->step_ms.median;
-}
-
 }  // namespace
 
-FinishedRun read_finished_run(const std::string& given, const std::vector<std::string>& repeats) {
+FinishedRun read_finished_run(const std::string& given) {
   const ResultFile result = read_result(given);
   FinishedRun run;
   const fs::path folder = fs::path(result.path).parent_path();
@@ -103,10 +83,6 @@ FinishedRun read_finished_run(const std::string& given, const std::vector<std::s
         fmt::format("{}: the traces and config.toml do not belong together, or another version of this "
                     "program wrote them: {}",
                     run.folder, error.what()));
-  }
-  std::set<fs::path> seen{fs::weakly_canonical(result.path)};
-  for (const std::string& repeat : repeats) {
-    run.repeats_ms.push_back(repeated_step_ms(result, run.trial, repeat, seen));
   }
   return run;
 }

@@ -74,7 +74,7 @@ std::string device_lines(const engine::Measurement& result) {
   std::string text;
   if (result.devices.empty()) return text;
   for (const auto& [name, value] : result.devices.front()) {
-    if (name == "GPU" || name == "timer" || name == "ranks" || name == "collectives" || name == "bound")
+    if (name == "GPU" || name == "timer" || name == "ranks" || name == "collectives")
       text += fmt::format("{:7} {}\n", name, value);
   }
   text += slowest_gpu_line(result);

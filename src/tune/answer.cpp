@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -14,8 +13,6 @@
 
 namespace fsdpbench::tune {
 namespace {
-
-constexpr std::size_t kContenders = 40;  // that may be the best on another machine
 
 class Answerer {
  public:
@@ -28,7 +25,6 @@ class Answerer {
     weigh();
     turned_knobs();
     left_knobs();
-    shift();
     return std::move(answer_);
   }
 
@@ -119,52 +115,6 @@ class Answerer {
         knob.matters |= std::abs(change) >= least_gain_;
       }
       answer_.left.push_back(knob);
-    }
-  }
-
-  /// The best ones, each schedule once.
-  std::vector<std::size_t> contenders() const {
-    std::vector<std::size_t> all(result_.tried.size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    std::erase_if(all, [&](std::size_t i) { return !result_.tried[i].fits; });
-    std::ranges::stable_sort(all, {}, [&](std::size_t i) { return objective(result_.tried[i]); });
-    std::set<std::uint64_t> seen{best().fingerprint};
-    std::vector<std::size_t> chosen{*result_.best};
-    for (const std::size_t i : all) {
-      if (chosen.size() == kContenders) break;
-      if (seen.insert(result_.tried[i].fingerprint).second) chosen.push_back(i);
-    }
-    return chosen;
-  }
-
-  void shift() {
-    if (options_.objective == Objective::memory) return;  // what is needed does not depend on how fast anything is
-    const std::vector<std::size_t> chosen = contenders();
-    constexpr std::array<std::pair<double, double>, 4> kShifts{{{0.8, 1}, {1.2, 1}, {1, 0.8}, {1, 1.2}}};
-    std::vector<std::array<double, kShifts.size()>> steps(chosen.size());
-    parallel_for(chosen.size(), options_.threads, [&](std::size_t i) {
-      const schedule::Training contender = training_at(result_.tried[chosen[i]].point);
-      for (std::size_t s = 0; s < kShifts.size(); ++s) {
-        clock::Changes changes;
-        changes.link_scale = kShifts[s].first;
-        changes.compute_scale = kShifts[s].second;
-        Tried there = result_.tried[chosen[i]];
-        there.step_ns = machine_.forecast(contender, changes).slowest_ns();
-        steps[i][s] = objective(there);
-      }
-    });
-    for (std::size_t s = 0; s < kShifts.size(); ++s) {
-      Shifted shifted{.link = kShifts[s].first, .compute = kShifts[s].second, .best = chosen.front()};
-      double shortest = steps.front()[s];
-      for (std::size_t i = 1; i < chosen.size(); ++i) {
-        if (steps[i][s] >= shortest) continue;
-        shortest = steps[i][s];
-        shifted.best = chosen[i];
-      }
-      shifted.regret = steps.front()[s] / shortest - 1;
-      shifted.still_best = shifted.regret < least_gain_;
-      shifted.settings = space_.settings_at(result_.tried[shifted.best].point);
-      answer_.shifted.push_back(shifted);
     }
   }
 

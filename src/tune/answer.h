@@ -26,15 +26,6 @@ struct LeftKnob {
   bool matters = true;         ///< some value that can be had changes it by more than the least gain that counts
 };
 
-/// The answer where the machine is not what it is taken for.
-struct Shifted {
-  double link = 1, compute = 1;  ///< clock::Changes: so many times as fast
-  bool still_best = true;
-  double regret = 0;     ///< how much longer the answer's step is than the best one's there
-  std::size_t best = 0;  ///< of SearchResult::tried
-  Settings settings{};   ///< of it
-};
-
 /// Result of a search, for people.
 struct Answer {
   std::vector<std::size_t> front;  ///< of SearchResult::tried: no other has less memory and a shorter step; by memory
@@ -45,7 +36,6 @@ struct Answer {
   bool keep = false;     ///< the configuration in force fits, and no gain is worth a change
   std::vector<TurnedKnob> turned;
   std::vector<LeftKnob> left;
-  std::vector<Shifted> shifted;
 };
 
 /// `result.best` must be there. `least_gain`: parts of the objective below it do not count. Computes some more steps.

@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "account/statistics.h"
-#include "base/student.h"
 #include "clock/what_if_times.h"
 #include "hardware/other_work.h"
 
@@ -24,26 +23,12 @@ double noise_of(const account::RunMetrics& m, bool simulated) {
   return simulated ? 0 : kOfOneStep;
 }
 
-/// 95 of 100 differences of two runs, in shares, from `run` and its repeats: Student's interval of logarithms, because
-/// what slows a run down multiplies its step.
-double between_repeats(const FinishedRun& run) {
-  std::vector<double> logs{std::log(run.trial.metrics->step_ms.median)};
-  for (const double ms : run.repeats_ms) logs.push_back(std::log(ms));
-  const auto n = static_cast<double>(logs.size());
-  double mean = 0, squares = 0;
-  for (const double value : logs) mean += value / n;
-  for (const double value : logs) squares += (value - mean) * (value - mean);
-  const int freedom = static_cast<int>(logs.size()) - 1;
-  return std::expm1(student_quantile(0.025, freedom) * std::sqrt(2 * squares / freedom));
-}
-
 std::optional<double> between_runs(const FinishedRun& run) {
   const World& world = run.trial.world;
   const account::RunMetrics& m = *run.trial.metrics;
   const double noise = noise_of(m, world.simulated());
   if (world.simulated()) return std::numbers::sqrt2 * noise;
   const double least = std::numbers::sqrt2 * std::max(noise, kLeastBetweenRuns);
-  if (!run.repeats_ms.empty()) return std::max(least, between_repeats(run));
   if (world.backend == "cpu" && !world.emulated_compute) return std::nullopt;
   return std::max(least, run.trial.fidelity ? run.trial.fidelity->over_pct() / 100 : 0);
 }

@@ -18,10 +18,10 @@ namespace fsdpbench::app {
 /// three reasons, which are independent of each other:
 /// - the replay does not even hit the run itself. What it misses is in no op's time, and the changed run may have more
 ///   of it or nothing;
-/// - runs differ. Repeats of the run show it. Without repeats, what was computed on this machine's processors leaves it
-///   unknown: eight runs one after the other on two cores differed by a standard deviation of 5 % while nothing
-///   competed with them, and by 20 % while other programs did, whereas the halves of each run's steps often differed by
-///   less than 2 %. Nothing within a run shows what its own minute and its own memory pages did to all of its steps.
+/// - runs differ. What was computed on this machine's processors leaves it unknown: eight runs one after the other on
+///   two cores differed by a standard deviation of 5 % while nothing competed with them, and by 20 % while other
+///   programs did, whereas the halves of each run's steps often differed by less than 2 %. Nothing within a run shows
+///   what its own minute and its own memory pages did to all of its steps.
 ///   Where computation is emulated, the model says what a step takes, so the run knows what the machine added to it
 ///   (account::Fidelity): another run may have none of that, or twice as much. Its halves differ by its A/A noise
 ///   (account/statistics.h), and two runs by both their noises, but never by less than kLeastBetweenRuns, because
@@ -39,8 +39,9 @@ inline constexpr double kLeastBetweenRuns = 0.005;
 
 /// Why there is no interval, and how to get one: for answers whose between_runs is absent.
 inline constexpr std::string_view kNoInterval =
-    "no interval: one run whose computation is real does not show by how much runs on shared processors differ; give "
-    "results of 3 or more other runs of it with --repeat";
+    "no interval: one run whose computation is real does not show by how much runs on shared processors differ; "
+    "compare "
+    "measures both in turns";
 
 /// Without the reach, which is the question's. `replayed_ms`: the step that a replay of the unchanged `run` says.
 /// Simulated steps that are all alike differ from no other run of theirs.

@@ -189,59 +189,6 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
   };
 }
 
-/// Keys of [fsdp], [mesh] and [train] that are no axes. A key that is neither here nor an axis fails a test.
-struct NotTurned {
-  std::string_view why;
-  std::vector<std::string_view> keys;
-};
-const std::vector<NotTurned>& not_turned() {
-  static const std::vector<NotTurned> all{
-      {"it is a rule of an engine, which its preset sets: --any-engine",
-       {"fsdp.layout",
-        "fsdp.keep_unreduced",
-        "fsdp.wait_each_backward",
-        "fsdp.gradients_after_views",
-        "fsdp.learn_execution_order",
-        "fsdp.gradient_scaling",
-        "fsdp.max_live_parameters",
-        "fsdp.max_reuse_distance",
-        "fsdp.persistence_threshold",
-        "fsdp.gathers_ascend",
-        "fsdp.gathers_follow_compute",
-        "fsdp.root_prefetches_forward",
-        "fsdp.root_prefetches_backward",
-        "fsdp.free_lane",
-        "fsdp.reduce_bucket",
-        "fsdp.reduce_by",
-        "fsdp.reduce_lane",
-        "fsdp.reduce_lag",
-        "fsdp.reductions_in_flight",
-        "fsdp.reduce_scatter_elements",
-        "fsdp.gradient_copy_in",
-        "fsdp.host_sync_at_group_shard",
-        "fsdp.keep_group_shard"}},
-      {"it changes numerics",
-       {"fsdp.fp8_products", "fsdp.fp8_recipe", "fsdp.gradient_divide_factor", "fsdp.fp32_gradients",
-        "fsdp.state_dtype"}},
-      {"the op times of a machine are those of kernels with or without it", {"fsdp.cast_in_optimizer"}},
-      {"it says what the model's own recomputation keeps", {"fsdp.recompute_share"}},
-      {"it is simulated only: --cluster", {"fsdp.checkpoint_keeps"}},
-      {"it is how the model calls its checkpoints", {"fsdp.checkpoint_reentrant"}},
-      {"which parameters are too small to be split is the model's", {"fsdp.shard_threshold"}},
-      {"it splits layers, so that each rank has another model", {"mesh.tensor", "mesh.sequence_parallel"}},
-      {"it splits sequences, so that each rank has other tokens", {"mesh.context"}},
-      {"it is what the router and the library of exchanges do",
-       {"mesh.expert_imbalance", "mesh.expert_sync", "mesh.expert_rows"}},
-      {"it is how the model wraps its experts", {"fsdp.expert_unit"}},
-      {"it is what PyTorch's version does", {"fsdp.recompute_frees"}},
-      {"it is the training that is tuned for",
-       {"mesh.ranks", "train.steps", "train.warmup", "train.seq_len", "train.batch_global", "train.seed",
-        "train.optimizer", "train.learning_rate", "train.beta1", "train.beta2", "train.epsilon", "train.weight_decay",
-        "train.clip_norm", "train.params_digest"}},
-  };
-  return all;
-}
-
 Setting setting(const std::string& key, const std::string& text) {
   const config::Entry entry = config::read_override(fmt::format("{}={}", key, text));
   const config::Field* field = config::find_field(key);
@@ -289,13 +236,6 @@ Choice with_preset(Choice choice) {
 
 bool every_engine_has(const Axis& axis) {
   return is_engine(axis) || axis.name == "fsdp.wrap" || axis.name == "fsdp.activation_checkpointing";
-}
-
-std::string_view why_not_turned(std::string_view key) {
-  for (const NotTurned& reason : not_turned()) {
-    if (std::ranges::find(reason.keys, key) != reason.keys.end()) return reason.why;
-  }
-  return "";
 }
 
 Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(start)) {

@@ -131,9 +131,6 @@ class Space {
   std::vector<Setting> fixed_;
 };
 
-/// Why a key of [fsdp], [mesh] or [train] is no axis of any space, for people; empty if it is one.
-std::string_view why_not_turned(std::string_view key);
-
 template <class Visit>
 void Space::visit(Point point, Part part, Visit&& visit) const {
   std::vector<std::size_t> turning;

@@ -91,19 +91,6 @@ std::string idle_knobs(const Tuning& t) {
   return names.empty() ? std::string() : fmt::format("of no consequence here: {}\n", fmt::join(names, ", "));
 }
 
-std::string sensitivity(const Tuning& t) {
-  std::string text;
-  for (const tune::Shifted& s : t.answer.shifted) {
-    const bool link = s.link != 1;
-    text += fmt::format(
-        "{} {:.0f} % {}: {}\n", link ? "links" : "computation", std::abs(100 * ((link ? s.link : s.compute) - 1)),
-        (link ? s.link : s.compute) > 1 ? "faster" : "slower",
-        s.still_best ? std::string("the same answer holds")
-                     : fmt::format("{:.1f} % longer than with {}", 100 * s.regret, settings_text(s.settings)));
-  }
-  return text;
-}
-
 /// How the answer changes the numbers that a training computes, which is said first; empty if it does not.
 std::string numerics(const Tuning& t) {
   const auto best = t.space.config_at(t.best().point);
@@ -188,7 +175,7 @@ std::string tune_text(const Tuning& t) {
   std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
   if (!t.disturbed_because.empty()) text += t.disturbed_because + "\n\n";
   if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
-  text += idle_knobs(t) + sensitivity(t) + "\n" + format_table(front_table(t)) + "\n";
+  text += idle_knobs(t) + "\n" + format_table(front_table(t)) + "\n";
   text += fmt::format(
       "policies: {} of {} considered: {} simulated, {} the same as one of them, {} "
       "contradictory, {} pruned by their bounds\n",
@@ -244,16 +231,6 @@ double VerifiedPolicy::median_ms() const {
   return medians.empty() ? 0 : account::median(medians);
 }
 
-std::optional<double> Verification::kendall_tau() const {
-  std::vector<std::pair<double, double>> pairs;
-  const auto add = [&](const VerifiedPolicy& policy) {
-    if (!policy.trials_ms.empty()) pairs.emplace_back(policy.predicted_ms, policy.median_ms());
-  };
-  add(in_force);
-  for (const VerifiedPolicy& proposal : proposals) add(proposal);
-  return account::kendall_tau(pairs);
-}
-
 std::string verification_text(const Verification& verification) {
   Table table;
   table.title = "run for real, in turns";
@@ -265,9 +242,6 @@ std::string verification_text(const Verification& verification) {
     table.rows.push_back(row_of(proposal, proposal.tried == verification.chosen ? "chosen" : ""));
   }
   std::string text = format_table(table);
-  if (const std::optional<double> tau = verification.kendall_tau()) {
-    text += fmt::format("order, predicted against measured: Kendall's tau {:.2f}\n", *tau);
-  }
   if (verification.chosen == 0)
     text += "none was faster than the current configuration with certainty: keep what you have\n";
   return text;
@@ -300,8 +274,7 @@ Fields<Verification> declared<Verification>() {
       {"chosen", [](const V& v) {
          const auto chosen = std::ranges::find(v.proposals, v.chosen, &VerifiedPolicy::tried);
          return settings_text((chosen == v.proposals.end() ? v.in_force : *chosen).settings);
-       }, "", "settings of the one that is faster for certain"},
-      {"kendall_tau", &V::kendall_tau, "", "how far prediction and measurement order them alike; null: fewer than two", or_null}}};
+       }, "", "settings of the one that is faster for certain"}}};
 }
 
 template <>
@@ -324,17 +297,6 @@ Fields<tune::LeftKnob> declared<tune::LeftKnob>() {
       {"least", &K::least, "", "the least change of the answer's step by another value, as a part of it"},
       {"most", &K::most, "", "the largest"},
       {"matters", &K::matters, "", "some value changes it by what counts"}}};
-}
-
-template <>
-Fields<tune::Shifted> declared<tune::Shifted>() {
-  using S = tune::Shifted;
-  return {"ShiftedMachine", "The answer where the machine is another one.", "tune/answer.h", {
-      {"link", &S::link, "", "links so many times as fast"},
-      {"compute", &S::compute, "", "computation so many times as fast"},
-      {"still_best", &S::still_best, "", "the answer is as good there"},
-      {"regret", &S::regret, "", "how much longer its step is than the best one's"},
-      {"best", &S::settings, "", "what is best there"}}};
 }
 
 template <>
@@ -395,7 +357,6 @@ Fields<Tuning> declared<Tuning>() {
       {"config", [](const T& t) { return config::to_json(*t.space.config_at(t.proposed().point)); }, "", "all keys of what is proposed"},
       {"turned", via(answer, &A::turned), "", "knobs that the answer turns"},
       {"left", via(answer, &A::left), "", "knobs that it leaves"},
-      {"shifted", via(answer, &A::shifted), "", "the answer where the machine is another one"},
       {"front", [](const T& t) {
          std::vector<Policy> front;
          for (const std::size_t i : t.answer.front) front.push_back(policy_of(t, t.result.tried[i]));

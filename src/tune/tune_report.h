@@ -34,10 +34,6 @@ struct Verification {
   VerifiedPolicy control;                 ///< the same configuration once more (A/A): what luck does
   std::vector<VerifiedPolicy> proposals;  ///< by prediction, the best first
   std::size_t chosen = 0;                 ///< of SearchResult::tried
-
-  /// Kendall's tau-b between what was predicted and measured of the policies with trials, the control left out; absent
-  /// for fewer than two.
-  std::optional<double> kendall_tau() const;
 };
 
 /// All that a tuning knows at its end: the content of tune.json (docs/tune.md).

@@ -66,7 +66,7 @@ std::string text(std::vector<const char*> arguments) {
   return testing::internal::GetCapturedStdout();
 }
 
-/// "run", "trace diff" as words of a command line, and one more.
+/// "run", "trace explain" as words of a command line, and one more.
 std::vector<const char*> words_of(const std::string& name, std::vector<std::string>& store, const char* more) {
   store.clear();
   std::istringstream line(name);
@@ -110,13 +110,7 @@ TEST(CommandLineTest, SetMayComeBeforeTheProfile) {
 TEST(CommandLineTest, Explain) {
   EXPECT_EQ(value(parse({"explain", "p.toml", "--format", "collectives"}), "--format"), "collectives");
   EXPECT_EQ(value(parse({"explain", "p.toml"}), "--format"), "table");
-  const auto schedule = [](std::vector<const char*> words) {
-    const CommandLine line = parse(std::move(words));
-    return value(line, "PROFILE") + " " + value(line, "--schedule");
-  };
-  EXPECT_EQ(schedule({"explain", "--schedule", "p.toml"}), "p.toml all");  // does not swallow the profile
-  EXPECT_EQ(schedule({"explain", "p.toml", "--schedule=blocks.3"}), "p.toml blocks.3");
-  EXPECT_EQ(schedule({"explain", "p.toml"}), "p.toml ");
+  EXPECT_EQ(value(parse({"explain", "--schedule", "p.toml"}), "PROFILE"), "p.toml");
 }
 
 TEST(CommandLineTest, RanksAndClusterAreOverridesThatWin) {
@@ -158,12 +152,9 @@ TEST(CommandLineTest, CommandsOfTwoWords) {
   EXPECT_EQ(explain.command.name, "trace explain");
   EXPECT_EQ(value(explain, "TRACE"), "a.json b");
   EXPECT_EQ(value(explain, "--out"), "d");
-  const CommandLine profile = parse({"trace", "to-profile", "b", "--calibration", "c.toml"});
-  EXPECT_EQ(value(profile, "TRACE"), "b");
-  EXPECT_EQ(value(profile, "--calibration"), "c.toml");
   EXPECT_THAT(text({"trace", "explain", "--help"}),
               testing::AllOf(HasSubstr("Usage: fsdpbench trace explain"), HasSubstr("Exit codes")));
-  EXPECT_THAT(text({"trace", "--help"}), testing::AllOf(HasSubstr("  trace diff "), HasSubstr("  trace explain ")));
+  EXPECT_THAT(text({"trace", "--help"}), HasSubstr("  trace explain "));
   EXPECT_THAT(config_error([] { parse({"trace", "explain"}); }), HasSubstr("fsdpbench trace explain --help"));
   EXPECT_THAT(config_error([] { parse({"trace"}); }), HasSubstr("fsdpbench trace --help"));
 }
@@ -184,6 +175,11 @@ TEST(CommandLineTest, UnknownOptionsGetTheNearest) {
               parse({"run", "p.toml", "--rank", "4"});
             }),
             "run has no option --rank; the nearest is --ranks; see fsdpbench run --help.");
+  EXPECT_EQ(config_error([] {
+              parse({"explain", "p.toml", "--cluster", "dgx-h100"});
+            }),
+            "explain has no option --cluster, which simulate, tune, expect, trace explain have; see fsdpbench explain "
+            "--help.");
   EXPECT_THAT(config_error([] {
                 parse({"run", "--rank=4"});
               }),
@@ -277,7 +273,7 @@ TEST(CommandLineTest, TheHelpHasEveryCommandOnce) {
 
 TEST(CommandLineTest, HelpIsACommand) {
   EXPECT_EQ(text({"help", "run"}), text({"run", "--help"}));
-  EXPECT_EQ(text({"help", "trace", "diff"}), text({"trace", "diff", "--help"}));
+  EXPECT_EQ(text({"help", "trace", "explain"}), text({"trace", "explain", "--help"}));
   EXPECT_THAT(text({"help", "exit-codes"}), HasSubstr("130  stopped by Ctrl-C"));
   EXPECT_THAT(config_error([] { text({"help", "simulat"}); }), HasSubstr("the nearest is 'simulate'"));
   EXPECT_EQ(config_error([] { text({"help", "zzz"}); }), "There is no help for 'zzz'; see fsdpbench --help.");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "backend/cpu/team.h"
@@ -18,6 +20,7 @@ std::unique_ptr<Backend> make_processes() { return std::make_unique<CpuProcesses
 std::string failure(int ranks, const Body& body) {
   BackendOptions options;
   options.ranks = ranks;
+  options.pool_bytes = std::numeric_limits<std::int64_t>::max();
   return failure_of(&make_processes, options, body);
 }
 

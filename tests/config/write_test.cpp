@@ -1,5 +1,7 @@
 #include "config/write.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -157,6 +159,17 @@ TEST(Fields, NamesAreUniqueAndDefaultsAreValid) {
     EXPECT_FALSE(field.meaning.empty());
     EXPECT_FALSE(field.valid.empty());
   }
+}
+
+/// The table of all keys for profiles/README.md.
+std::string key_reference() {
+  std::string out = "| key | built-in default | valid | meaning |\n|---|---|---|---|\n";
+  const RunConfig defaults;
+  for (const Field& field : fields()) {
+    out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name(), to_toml(field.write(defaults)), field.valid,
+                       field.meaning);
+  }
+  return out;
 }
 
 TEST(Fields, TheReferenceInProfilesReadmeIsCurrent) {

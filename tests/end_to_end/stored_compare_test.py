@@ -55,6 +55,12 @@ class StoredCompare(Program):
         self.assertEqual(len(found["a"]["trials"]), 3)
         self.assertEqual([key["key"] for key in found["differing_keys"]], ["emulate.compute_tflops"])
 
+    def test_trials_save_nothing_and_say_so(self) -> None:
+        said = self.call("compare", "mlp", *sets("train.steps=2", "train.warmup=1", "mesh.ranks=2", "checkpoint.folder=c"),
+                         "--trials", "3", "--out", "out").stderr
+        self.assertIn("[checkpoint] has no effect: each trial begins anew", said)
+        self.assertFalse((self.folder / "c").exists())
+
     def test_damaged_results_are_said_to_be(self) -> None:
         (self.folder / "b/result.json").write_text('{"schema_version": 1, "metrics": 3}')
         self.assertIn("b/result.json: is damaged", self.error("compare", "a", "b"))

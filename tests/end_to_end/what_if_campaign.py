@@ -4,9 +4,8 @@ configuration is run, too. Its measured step over that of the first run must lie
 
     what_if_campaign.py PROGRAM SOURCE_FOLDER [--clock real|computed] [--bases FROM:TO] [--keep FOLDER]
 
-`real` runs ranks on this machine, with emulated links and, but for the last two configurations, emulated computation:
-five minutes on an idle machine, twenty on a busy one. Where computation is real, four more runs of the configuration show
-by how much runs differ. `computed` simulates them with jitter, and the truth has the luck of another seed:
+`real` runs ranks on this machine, with emulated links and computation: five minutes on an idle machine, twenty on a busy
+one. `computed` simulates them with jitter, and the truth has the luck of another seed:
 what_if_test.py asks a sample of it. Prints a line for each question, also for those that are refused, and how many truths
 lay inside their interval; the exit code is 1 if fewer than 95 % did. The load of the machine is part of the answer: it is
 printed for each configuration.
@@ -34,10 +33,7 @@ BASES = [
     ["emulate.compute_tflops=0.05", "train.steps=6", "fsdp.strategy=hybrid_shard", "mesh.shard=2", "mesh.replicate=2"],
     ["emulate.compute_tflops=0.06", "train.steps=6", "fsdp.activation_checkpointing=true",
      "fsdp.all_gather_limit=strict:1", "emulate.link_gb_per_s=0.05"],
-    ["train.steps=10", "mesh.ranks=2"],
-    ["train.steps=10", "mesh.ranks=2", "model.layers=6", "fsdp.preset=fsdp1"],
 ]
-REPEATS = 4  # more runs of a configuration whose computation is real
 QUESTIONS = [
     ["fsdp.backward_prefetch=none"], ["fsdp.backward_prefetch=2"], ["fsdp.forward_prefetch=explicit:1"],
     ["fsdp.strategy=shard_grad_op"], ["fsdp.strategy=full_shard"], ["fsdp.reshard_after_forward=false"],
@@ -81,7 +77,6 @@ class Refused(Exception):
 class Campaign:
     def __init__(self, program: str, source: Path, folder: Path, clock: str, say: bool = False) -> None:
         self.program, self.folder, self.real, self.say = os.path.abspath(program), folder, clock == "real", say
-        self.repeats: list[str] = []  # arguments that name more runs of the configuration
         self.profile = str(source / "profiles/runs/quickstart.toml")
         self.count = 0
 
@@ -107,11 +102,9 @@ class Campaign:
 
     def what_if(self, run: Path, was_ms: float, question: list[str]) -> Answered | None:
         """None where the question changes nothing."""
-        _, answer = self.written("what_if.json", "what-if", str(run), *sets(question), *self.repeats)
+        _, answer = self.written("what_if.json", "what-if", str(run), *sets(question))
         if not answer["keys"]:
             return None
-        if answer["doubt"]["between_runs"] is None:
-            raise Refused("no interval")
         _, is_ms = self.run(str(run / "config.toml"), question, seed=1 + self.count)
         change = answer["change"]
         return Answered(" ".join(question), change["median"], change["ci_low"], change["ci_high"], is_ms / was_ms - 1)
@@ -119,8 +112,7 @@ class Campaign:
     def tune(self, run: Path, was_ms: float, fixed: list[str]) -> Answered | None:
         """None where the answer is to keep what the run had."""
         fixes = [argument for key in fixed for argument in ("--fix", key)]
-        out, answer = self.written("tune.json", "tune", "--from", str(run), "--evaluations", "150", *fixes,
-                                   *self.repeats)
+        out, answer = self.written("tune.json", "tune", "--from", str(run), "--evaluations", "150", *fixes)
         if answer["keep"]:
             return None
         _, is_ms = self.run(str(out / "tuned.toml"), [], seed=1 + self.count)
@@ -133,14 +125,8 @@ class Campaign:
     def of_base(self, base: list[str], questions: list[list[str]] = QUESTIONS,
                 fixed: list[list[str]] = FIXED) -> list[Answered]:
         run, was_ms = self.run(self.profile, base)
-        self.repeats = []
-        all_ms = [was_ms]
-        if self.real and not any(key.startswith("emulate.compute_tflops=") for key in base):
-            repeated = [self.run(self.profile, base) for _ in range(REPEATS)]
-            self.repeats = ["--repeat", *(str(out) for out, _ in repeated)]
-            all_ms += [ms for _, ms in repeated]
         if self.say:
-            print(" ".join(base), " ".join(f"{ms:.2f}" for ms in all_ms), f"ms, load {os.getloadavg()[0]:.1f}", flush=True)
+            print(" ".join(base), f"{was_ms:.2f} ms, load {os.getloadavg()[0]:.1f}", flush=True)
         all_answered = []
         for ask, asked in [*((self.what_if, q) for q in questions), *((self.tune, f) for f in fixed)]:
             try:

@@ -190,19 +190,9 @@ class WhatIf(unittest.TestCase):
         self.assertEqual(answer["replayed"]["peak_bytes"], answer["measured"]["peak_bytes"])
         # Also a run that is asked about itself is another run than the next one like it, and one shows not how much.
         self.assertIsNone(answer["doubt"]["between_runs"])
-        for words in ("(no interval)", "an unknown part because runs differ", "with --repeat"):
+        for words in ("(no interval)", "an unknown part because runs differ", "compare measures both"):
             self.assertIn(words, done.stdout)
         self.assertIn("(no interval)", self.call("tune", "--from", run, "--evaluations", "30", "--out", "tuned", "-q").stdout)
-        same, other = (self.simulate("emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "mesh.ranks=2", *more,
-                                     command="run")[0] for more in ([], ["train.steps=4"]))
-        answer = self.what_if(run, "--repeat", same)
-        self.assertGreater(answer["doubt"]["between_runs"], 0)
-        self.assertLess(answer["change"]["ci_low"], 0)
-        self.assertGreater(answer["change"]["ci_high"], 0)
-        self.assertEqual(answer["change"]["interval"], "95 % prediction")
-        self.assertIn("train.steps is 4 there and 3 here", self.error("what-if", run, "--repeat", other))
-        self.assertIn("is the same run", self.error("what-if", run, "--repeat", same, f"{same}/result.json"))
-        self.assertIn("--repeat goes with --from RESULT", self.error("tune", "quickstart", "--repeat", run))
 
     def test_answers_from_a_disturbed_run_say_so(self) -> None:
         run, was = self.simulate("emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "mesh.ranks=2",

@@ -34,7 +34,6 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   using backend::NcclOptions;
   config::RunConfig c = on(config::BackendKind::cuda);
   c.device.timer = config::Timer::events;
-  c.device.bind = Binding::numa;
   c.nccl.register_buffers = config::NcclRegister::window;
   c.nccl.cta_policy = config::CtaPolicy::zero;
   c.nccl.max_ctas = 4;
@@ -43,7 +42,6 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   const engine::Setup s = set_up(c);
   const backend::BackendOptions options = backend_options(s, nullptr);
   EXPECT_EQ(options.ranks, 4);
-  EXPECT_EQ(options.binding, Binding::numa);
   EXPECT_EQ(options.pool_bytes, s.pool_bytes);
   for (const MemoryCategory category : kMemoryCategories) {
     EXPECT_GE(options.category_bytes[index_of(category)], s.memory.peak_occupied[index_of(category)])
@@ -56,7 +54,6 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   EXPECT_EQ(own.nccl.max_ctas, 4);
   EXPECT_TRUE(own.nccl.blocking);
   EXPECT_EQ(own.nccl.timeout_s, 7);
-  EXPECT_EQ(own.memory, backend::BlockMemory::fixed);
   EXPECT_TRUE(own.monitor);
 }
 

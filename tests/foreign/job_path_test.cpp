@@ -56,21 +56,21 @@ std::vector<std::string> path_words(const Explanation& explained) {
 
 TEST(JobPath, GoesToTheRankThatArrivesLast) {
   const JobTrace job = late_second_rank();
-  EXPECT_THAT(path_words(explain(job, recognise(job), Paths::found)),
+  EXPECT_THAT(path_words(explain(job, recognise(job))),
               ElementsAre("rank 1 kernels 100", "rank 0 collectives 50", "rank 0 kernels 50"));
 }
 
 /// It began 20 ms after all that is in the trace, and no launch says why.
 TEST(JobPath, DoesNotGuessWithoutLaunches) {
   const JobTrace job = late_second_rank(120);
-  EXPECT_THAT(path_words(explain(job, recognise(job), Paths::found)),
+  EXPECT_THAT(path_words(explain(job, recognise(job))),
               ElementsAre("rank 1 unknown 120", "rank 0 collectives 30", "rank 0 kernels 50"));
 }
 
 TEST(JobPath, WaitsForARankWhoseFileIsMissingAreNotGuessed) {
   JobTrace job = late_second_rank();
   job.ranks.pop_back();
-  EXPECT_THAT(path_words(explain(job, recognise(job), Paths::found)),
+  EXPECT_THAT(path_words(explain(job, recognise(job))),
               ElementsAre("rank 0 kernels 40", "rank 0 collectives 110", "rank 0 kernels 50"));
 }
 
@@ -79,7 +79,7 @@ TEST(JobPath, IsTheStepToTheNanosecond) {
   for (const auto& folder : recorded_jobs()) {
     SCOPED_TRACE(folder.string());
     const JobTrace job = read_job({folder.string()});
-    const Explanation explained = explain(job, recognise(job), Paths::found);
+    const Explanation explained = explain(job, recognise(job));
     std::int64_t path = 0, steps = 0;
     for (const account::PathOfRank& rank : explained.path) path += rank.all();
     for (const double ms : explained.steps_ms) steps += std::llround(ms * 1e6);

@@ -1,4 +1,4 @@
-// Where the time of kernels goes, how far apart ranks arrive, and overlap as HolisticTraceAnalysis counts it.
+// Where the time of kernels goes.
 #include "foreign/kernel_times.h"
 
 #include <gmock/gmock.h>
@@ -95,89 +95,6 @@ TEST(KernelTimes, KindsAddUpToAllRowsOfTheSteps) {
     EXPECT_LE(times.top.size(), kMostKernels);
     EXPECT_TRUE(std::ranges::is_sorted(times.top, std::greater<>(), &KernelSum::ns));
   }
-}
-
-/// Two ranks whose all-gathers begin 10, 30 and 20 ms apart, the second rank last in two of three.
-TEST(Arrivals, SayHowFarApartRanksAreAndWhoIsLast) {
-  JobTrace job;
-  job.shared_clock = true;
-  constexpr std::int64_t kMs = 1'000'000;
-  const std::vector<std::vector<std::int64_t>> begins{{0, 130, 200}, {10, 100, 220}};
-  for (int r = 0; r < 2; ++r) {
-    RankRows rank;
-    rank.rank = r;
-    rank.names = {"ncclDevKernel_AllGather"};
-    rank.streams.resize(1);
-    rank.groups = {{"0", "default_pg", 2, {0, 1}}};
-    for (std::size_t i = 0; i < 3; ++i) {
-      rank.collectives.push_back({Communication::all_gather, 512, 1024, "Float", 0, static_cast<std::int64_t>(i)});
-      DeviceRow row{begins[r][i] * kMs, static_cast<std::int64_t>(50 + 100 * i) * kMs};
-      row.collective = static_cast<std::int32_t>(i);
-      row.kind = Activity::collective;
-      rank.device.push_back(row);
-    }
-    job.ranks.push_back(rank);
-  }
-  const Explanation both = explain(job, recognise(job));
-  std::size_t compared = 0, last = 0;
-  double worst = 0;
-  for (const ExplainedCollective& one : both.collectives) {
-    if (!one.arrival) continue;
-    compared += one.arrival->times;
-    worst = std::max(worst, one.arrival->worst_ms);
-    last += one.arrival->last_rank == 1;
-  }
-  EXPECT_EQ(compared, 3U);
-  EXPECT_NEAR(worst, 30, 1e-9);
-  EXPECT_GT(last, 0U);
-
-  job.ranks.pop_back();  // its group has two ranks: nobody knows how far apart they are
-  const Explanation alone = explain(job, recognise(job));
-  for (const ExplainedCollective& one : alone.collectives) EXPECT_FALSE(one.arrival);
-}
-
-/// A collective of the first step half beside a product, one of the last step wholly.
-RankRows two_profiled_steps() {
-  RankRows rank;
-  rank.names = {"ncclDevKernel_AllGather", "gemm", "multimem_all_gather", "cudaLaunchKernel"};
-  rank.streams.resize(2);
-  rank.steps = {{1, 0, 100}, {2, 100, 200}};
-  const auto add = [&](std::int64_t begin, std::int64_t end, int name, Activity kind, std::int64_t launched) {
-    DeviceRow row{begin, end};
-    row.name = name;
-    row.kind = kind;
-    if (launched >= 0) {
-      row.launch = static_cast<std::int32_t>(rank.host.size());
-      rank.host.push_back({.begin_ns = launched, .end_ns = launched + 1, .name = 3, .kind = HostWork::launch});
-    }
-    rank.device.push_back(row);
-  };
-  add(10, 30, 0, Activity::collective, 5);
-  add(20, 40, 1, Activity::computation, 6);
-  add(110, 130, 0, Activity::collective, 105);
-  add(110, 130, 1, Activity::computation, 106);
-  return rank;
-}
-
-TEST(OverlapByHta, LeavesTheLastProfiledStepOut) {
-  JobTrace job;
-  job.ranks = {two_profiled_steps()};
-  EXPECT_THAT(overlap_by_hta(job, job.ranks[0]), Optional(50.0));
-  job.ranks[0].steps.pop_back();  // of one step, or none, it leaves nothing out
-  EXPECT_THAT(overlap_by_hta(job, job.ranks[0]), Optional(75.0));
-}
-
-TEST(OverlapByHta, HasItsOwnKindsOfKernels) {
-  JobTrace job;
-  job.ranks = {two_profiled_steps()};
-  // A kernel of symmetric memory is computation by its name.
-  job.ranks[0].device[1].name = 2;
-  job.ranks[0].device[1].kind = Activity::collective;
-  EXPECT_THAT(overlap_by_hta(job, job.ranks[0]), Optional(50.0));
-  job.ranks[0].device[1].launch = -1;  // without a launch it is left out
-  EXPECT_THAT(overlap_by_hta(job, job.ranks[0]), Optional(0.0));
-  job.ranks[0].streams[0].device = RankRows::kHostDevice;
-  EXPECT_FALSE(overlap_by_hta(job, job.ranks[0]));
 }
 
 }  // namespace

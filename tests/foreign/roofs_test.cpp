@@ -41,15 +41,6 @@ TEST(RoofsTest, TheLinkIsTheNodesOrThatOfItsNics) {
   EXPECT_FALSE(roof("all_gather", {}));
 }
 
-TEST(RoofsTest, ThePeakIsThatOfTheDtype) {
-  const config::Cluster h100 = config::load_cluster("dgx-h100");
-  EXPECT_EQ(peak_tflops(h100, "c10::BFloat16"), h100.gpu.peak.bf16);
-  EXPECT_EQ(peak_tflops(h100, "c10::Half"), h100.gpu.peak.fp16);
-  EXPECT_EQ(peak_tflops(h100, "float"), h100.gpu.peak.tf32);
-  EXPECT_EQ(peak_tflops(h100, "c10::Float8_e4m3fn"), h100.gpu.peak.fp8);
-  EXPECT_FALSE(peak_tflops(h100, "double"));
-}
-
 TEST(RoofsTest, AShareAbove100IsLeftOutAndSaysWhatIsWrong) {
   const config::Cluster h100 = config::load_cluster("dgx-h100");
   foreign::JobTrace job;
@@ -57,15 +48,9 @@ TEST(RoofsTest, AShareAbove100IsLeftOutAndSaysWhatIsWrong) {
   foreign::Explanation explanation;
   explanation.collectives = {collective_of("all_gather", ranks_from(0, 8), h100.intra.peak_gb_per_s / 2),
                              collective_of("all_gather", ranks_from(0, 8), h100.intra.peak_gb_per_s * 2)};
-  foreign::ProductSum products;
-  products.dtype = "c10::BFloat16";
-  products.ns = 1'000'000;
-  products.flops = 1e-3 * h100.gpu.peak.bf16 * 1e12 / 4;
-  explanation.kernels.products = {products};
   add_roofs(h100, job, explanation);
   EXPECT_DOUBLE_EQ(explanation.collectives[0].link_share_pct.value(), 50);
   EXPECT_FALSE(explanation.collectives[1].link_share_pct);
-  EXPECT_DOUBLE_EQ(explanation.kernels.products[0].share_pct.value(), 25);
   EXPECT_THAT(explanation.notes, ElementsAre(HasSubstr("so the sizes or the times in the trace are not those")));
   explanation.notes.clear();
   job.ranks[0].device_model = "NVIDIA B200";

@@ -118,7 +118,6 @@ TEST(TimelineOfAJob, OfManyRanksShowsThoseThatMatter) {
     explained.ranks.push_back({.rank = rank,
                                .steps = {step},
                                .overlap_pct = {},
-                               .overlap_hta_pct = {},
                                .most_allocated = {},
                                .most_reserved = {},
                                .clock_offset_ns = 0});

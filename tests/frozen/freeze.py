@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 # Fields that say when, where and by which build an answer was given, in any JSON document.
 VOLATILE = {"world", "digest", "command_line", "seconds", "elapsed_s", "evaluations_per_s", "search_s"}
 EXPLAIN = {"table": [], "json": ["--format", "json"],
-           "collectives": ["--format", "collectives"], "issue": ["--format", "issue"], "schedule": ["--schedule=all"]}
+           "collectives": ["--format", "collectives"], "schedule": ["--schedule"]}
 CLOCK = ["--set", "emulate.compute_tflops=0.05", "--set", "emulate.link_gb_per_s=1"]
 RATED = {"llama3-8b-emulated", "offload-emulated", "scaling-base"}  # run profiles that say how fast ranks are
 STEPS = ["--set", "train.steps=3", "--set", "train.warmup=1"]
@@ -63,7 +63,6 @@ def questions(source: Path) -> list[Question]:
                    "simplefsdp", "xla"):
         settings = ["--set", f"fsdp.preset={preset}"]
         asked.append(Question(f"preset/{preset}.explain", ["explain", "llama3-8b-emulated", *settings]))
-        asked.append(Question(f"preset/{preset}.issue", ["explain", "llama3-8b-emulated", *settings, "--format", "issue"]))
         asked.append(Question(f"preset/{preset}.simulate", ["simulate", "llama3-8b-emulated", *settings, "--out", "out"]))
         asked.append(Question(f"preset/{preset}.export", ["export", "llama3-8b-emulated", *settings, "--to", "all",
                                                          "--out", "out"]))
@@ -91,8 +90,6 @@ def questions(source: Path) -> list[Question]:
                                            "--threads", "1", "--allow-dtypes", "bf16", "--out", "out"]))
     asked.append(Question("tune/traces", ["simulate", "llama3-8b-emulated", "--out", "run"],
                           ["tune", "--from", "run/trace", "--evaluations", "100", "--threads", "1", "--out", "out"]))
-    asked.append(Question("trace/to-profile", ["simulate", "llama3-8b-emulated", "--out", "run"],
-                          ["trace", "to-profile", "run/trace"]))
     asked.append(Question("compare/stored", ["simulate", "llama3-8b-emulated", "--out", "a"],
                           ["simulate", "llama3-8b-emulated", "--set", "fsdp.backward_prefetch=none", "--out", "b"],
                           ["compare", "a", "b"]))
@@ -102,7 +99,7 @@ def questions(source: Path) -> list[Question]:
 # One of each kind, some twenty seconds of one core.
 SAMPLE = ("explain/quickstart.*", "explain/hybrid.schedule", "export/llama3-8b-emulated", "simulate/fsdp1", "simulate/hybrid*",
           "preset/deepspeed-z3.*", "preset/megatron-v2.simulate", "cluster/dgx-h100", "cluster/mi300x", "trouble/slow-rank*",
-          "what-if/strategy", "tune/budget", "trace/to-profile", "compare/stored")
+          "what-if/strategy", "tune/budget", "compare/stored")
 
 
 def plain(value: object) -> object:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`doctor` and binding on imagined hosts: a topology of hwloc's and the stand-in of NVIDIA's management library.
+"""`doctor` on imagined hosts: a topology of hwloc's and the stand-in of NVIDIA's management library.
 
     doctor_hardware_test.py PROGRAM TOPOLOGIES STAND_IN_FOLDER
 """
@@ -8,9 +8,7 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
 PROGRAM, TOPOLOGIES, STAND_IN = sys.argv[1:4]
 TWO_SOCKETS = f"{TOPOLOGIES}/two_sockets_four_gpus.xml"
@@ -38,30 +36,6 @@ class DoctorTest(unittest.TestCase):
     def test_a_host_without_gpus(self):
         told = doctor(HWLOC_SYNTHETIC="node:2 core:2 pu:1")
         self.assertEqual(told["numa_nodes"], 2)
-
-
-class BindingTest(unittest.TestCase):
-    def run_bound(self, folder: str, binding: str) -> dict:
-        done = call("run", "mlp", "--set", "mesh.ranks=2", "--set", "train.steps=2", "--set", "train.warmup=1", "--set",
-                    f"device.bind={binding}", "--out", f"{folder}/{binding}", "--quiet")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(Path(folder, binding, "result.json").read_text(encoding="utf-8"))
-
-    def test_the_result_says_where_ranks_ran_and_the_numbers_are_the_same(self):
-        with tempfile.TemporaryDirectory() as folder:
-            free = self.run_bound(folder, "none")
-            bound = self.run_bound(folder, "cores")
-        self.assertNotIn("bound", free["world"]["devices"][0])
-        for device in bound["world"]["devices"]:
-            self.assertTrue(device["bound"].startswith("processors "), device)
-        self.assertEqual(bound["config"]["device"]["bind"], "cores")
-        self.assertEqual(free["train"]["params_digest"], bound["train"]["params_digest"])
-
-    def test_gpus_cannot_be_bound_to_a_share_of_cores(self):
-        done = call("run", "mlp", "--set", "device.backend=cuda", "--set", "device.bind=cores", "--set",
-                    "emulate.link_gb_per_s=none", "--set", "emulate.link_latency_us=0")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn('device.bind = "cores" needs device.backend = "cpu"', done.stderr)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ TEST(ShippedSweeps, EachCellForGpusCanRun) {
       ++cells;
     }
   }
-  EXPECT_EQ(cells, 14 + 7 + 4);
+  EXPECT_EQ(cells, 14 + 7 + 2);
 }
 
 TEST_F(SweepGridTest, RulesSkipCellsAndSetKeys) {

@@ -6,9 +6,8 @@ Makes a virtual environment in VENV_FOLDER with HTA from PyPI, under either of i
 download it (`make check-hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within
 0.1 point, computation and everything else that is busy within 0.1 % of the step of what the result says, rank by rank. Likewise traces of GPUs (made by GPU_TRACE), where HTA sees
 kernels and our figures come from the ops; one of them has values known beforehand. And of traces of other programs (made
-by CORPUS_FILES, where it was built) `trace explain` says the overlap that HTA does, within 0.1 point: over the whole file,
-and in HTA's own window. FSDPBENCH_HTA_TRACES may name a folder with recorded traces of GPUs, a folder per job: of those
-HTA's own window is compared.
+by CORPUS_FILES, where it was built) `trace explain` says the overlap that HTA does of the whole file, within 0.1 point.
+FSDPBENCH_HTA_TRACES may name a folder with recorded traces of GPUs, a folder per job, to be compared likewise.
 """
 
 import json
@@ -167,13 +166,12 @@ def compare_others(hta: Hta, program: str, corpus_files: str, folder: Path) -> N
         done = subprocess.run([program, "trace", "explain", str(traces), "--json"], check=True, capture_output=True,
                               text=True, timeout=300)
         answer = json.loads(done.stdout)
-        for window, key, more in (("the whole file", "overlap_pct", "all"), ("its own window", "overlap_hta_pct", "")):
-            compare_overlap(f"{name} in {window}", answer, key, hta.analyse(traces, more))
+        compare_overlap(name, answer, hta.analyse(traces, "all"))
 
 
-def compare_overlap(name: str, answer: dict, key: str, theirs: dict[str, dict[str, float]]) -> None:
+def compare_overlap(name: str, answer: dict, theirs: dict[str, dict[str, float]]) -> None:
     """The answer of `trace explain` for each rank."""
-    ours = {str(rank["rank"]): rank[key] for rank in answer["ranks"]}
+    ours = {str(rank["rank"]): rank["overlap_pct"] for rank in answer["ranks"]}
     assert sorted(ours) == sorted(theirs), f"{name}: HTA sees the ranks {sorted(theirs)} of {sorted(ours)}"
     for rank, overlap in ours.items():
         near(f"trace explain of {name}, rank {rank}, overlap in %", overlap, theirs[rank]["overlap_pct"], 0.1)
@@ -188,7 +186,7 @@ def compare_recorded(hta: Hta, program: str, folder: Path) -> None:
     for job in jobs:
         done = subprocess.run([program, "trace", "explain", str(job), "--json"], check=True, capture_output=True,
                               text=True, timeout=300)
-        compare_overlap(job.name, json.loads(done.stdout), "overlap_hta_pct", hta.analyse(job))
+        compare_overlap(job.name, json.loads(done.stdout), hta.analyse(job, "all"))
 
 
 def main() -> None:

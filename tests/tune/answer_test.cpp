@@ -73,25 +73,6 @@ TEST(Answer, AKnobThatIsLeftMattersIfTurningItWouldHurt) {
   EXPECT_GT(a.answer.left.front().most, 0.01);
 }
 
-TEST(Answer, SaysWhereAnotherMachineWantsAnotherAnswer) {
-  const Answered a(badly_set(), {"fsdp.forward_prefetch", "fsdp.backward_prefetch", "fsdp.wrap"});
-  ASSERT_EQ(a.answer.shifted.size(), 4U);
-  const Tried& best = a.result.tried[*a.result.best];
-  const RunConfig config = *a.space.config_at(best.point);
-  const schedule::Training training = a.machine.training(config);
-  for (const Shifted& shifted : a.answer.shifted) {
-    const RunConfig other = *a.space.config_at(a.result.tried[shifted.best].point);
-    clock::Changes there;
-    there.link_scale = shifted.link;
-    there.compute_scale = shifted.compute;
-    EXPECT_DOUBLE_EQ(shifted.regret, a.machine.forecast(training, there).slowest_ns() /
-                                             a.machine.forecast(a.machine.training(other), there).slowest_ns() -
-                                         1);
-    EXPECT_GE(shifted.regret, 0);
-    EXPECT_EQ(shifted.still_best, shifted.regret < 0.01);
-  }
-}
-
 TEST(NothingFits, DoesNotCallTheLeastWhatFits) {
   const Space space(valid(tunable_config()), {.fixed = all_but({"fsdp.forward_prefetch"})});
   SearchResult least;

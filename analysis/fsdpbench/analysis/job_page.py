@@ -40,10 +40,9 @@ def job_page(path: Path) -> Page:
     page.pictures = [_breakdown(job), _causes(job), timeline(job, path.parent), _collectives(job), _steps(step)]
     kernels = job.inner("kernels")
     page.tables = [t for t in (
-        _wasted(job.wasted_gathers), Table("Experts", ["what their exchanges of rows tell"],
-                                           [[clean(text, 600)] for text in job.inner("exchanges").said]),
-        _knobs(job.knobs), path_table(job.inner("critical_path")), _kernels(kernels.by_kind, False), _kernels(kernels.top, True),
-        _products(kernels.products), _arrivals(job.collectives), _contention(job.contention),
+        _wasted(job.wasted_gathers), _knobs(job.knobs), path_table(job.inner("critical_path")),
+        _kernels(kernels.by_kind, False), _kernels(kernels.top, True),
+        _contention(job.contention),
         Table("Not as the schedule has it", ["what is otherwise"],
               [[sentence(text)] for text in found.inner("schedule")["deviations"]]),
         Table("Not known", ["what nothing in the files tells"],
@@ -254,20 +253,3 @@ def _kernels(kernels: Sequence[Record], by_name: bool) -> Table:
     return Table("Kernels that take most" if by_name else "Kernels by kind",
                  [*(["kernel"] if by_name else []), "kind", "launches a step", "a step", "of kernels"], rows,
                  note="" if by_name else "Each from its begin to its end; those that run at once count twice.")
-
-
-def _products(products: Sequence[Record]) -> Table:
-    rows = [[clean(one.dtype, 40) or "–", f"{one['a_step']:.3g}", milliseconds(one["ms"]), f"{one['tflop_per_s']:.3g}",
-             "–" if one.peak_tflops is None else f"{one.peak_tflops:.4g}",
-             "–" if one.share_pct is None else percent(one.share_pct)] for one in products]
-    return Table("Matrix products by dtype", ["dtype", "a step", "time a step", "TFLOP/s", "peak", "of peak"], rows,
-                 note="The peak is that of the cluster that --cluster names.")
-
-
-def _arrivals(collectives: Sequence[Record]) -> Table:
-    apart = [one for one in collectives if one.arrival and one.arrival["worst_ms"] > 0]
-    rows = [[clean(" ".join(filter(None, (one.kind, one.unit))), 120), one.phase or "", milliseconds(one.arrival["median_ms"]),
-             milliseconds(one.arrival.worst_ms), f"rank {one.arrival['last_rank']} ({percent(one.arrival['last_pct'])})"]
-            for one in sorted(apart, key=lambda one: -one.arrival["median_ms"])[:_MOST_ROWS]]
-    return Table("How far apart ranks arrive", ["collective", "phase", "median", "worst", "last most often"], rows,
-                 note="From the first rank's begin to the last one's, of collectives that all ranks of the group have.")

@@ -17,7 +17,6 @@ Command report_command();
 Command open_command();
 Command watch_command();
 Command trace_explain_command();
-Command trace_diff_command();
 Command accept_command();
 Command gate_command();
 Command doctor_command();
@@ -25,34 +24,15 @@ Command help_command();
 Command completion_command();
 Command export_command();
 Command import_command();
-Command trace_to_profile_command();
 
 std::vector<Command> all_commands() {
   std::vector<Command> all;
   for (Command (*const make)() : {
-           run_command,
-           simulate_command,
-           compare_command,
-           sweep_command,
-           collectives_command,
-           calibrate_command,
-           tune_command,
-           what_if_command,
-           expect_command,
-           explain_command,
-           report_command,
-           open_command,
-           watch_command,
-           trace_explain_command,
-           trace_diff_command,
-           accept_command,
-           gate_command,
-           doctor_command,
-           help_command,
-           completion_command,
-           export_command,
+           run_command,       simulate_command, compare_command, sweep_command,         collectives_command,
+           calibrate_command, tune_command,     what_if_command, expect_command,        explain_command,
+           report_command,    open_command,     watch_command,   trace_explain_command, accept_command,
+           gate_command,      doctor_command,   help_command,    completion_command,    export_command,
            import_command,
-           trace_to_profile_command,
        }) {
     all.push_back(make());
   }

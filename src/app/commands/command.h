@@ -38,7 +38,6 @@ struct Option {
   bool has_list = false;                      ///< its words stand in one, with commas between
   bool may_repeat = false;                    ///< with one word each time; else one time takes all words
   bool may_stand_alone = false;               ///< "" is then its value
-  std::string alone;                          ///< its value where it has none; another value must follow a "="
   std::vector<std::string> excluded;          ///< names of options that it does not go with
   bool goes_alone = false;                    ///< it does not go with any other: it shows a result as it was measured
   bool last_counts = false;                   ///< it may be given again
@@ -65,7 +64,7 @@ struct Command {
   Command(std::string its_name, CommandGroup its_group, std::string its_purpose, std::string its_help = "")
       : name(std::move(its_name)), group(its_group), purpose(std::move(its_purpose)), help(std::move(its_help)) {}
 
-  std::string name;  ///< "run", "trace diff"
+  std::string name;  ///< "run", "trace explain"
   CommandGroup group;
   std::string purpose;          ///< one line of `fsdpbench --help`
   std::string help;             ///< below the options; prose() of help.cpp sets it for the terminal's width
@@ -98,8 +97,7 @@ struct Command {
 /// All of them, in the order of the help.
 std::vector<Command> all_commands();
 
-/// The fields of what `trace diff` and `doctor --json` write.
-const ObjectFacts& trace_diff_file_facts();
+/// The fields of what `doctor --json` writes.
 const ObjectFacts& doctor_file_facts();
 
 }  // namespace fsdpbench::app

@@ -128,6 +128,9 @@ Contender load(const std::string& path, std::vector<std::string> overrides, cons
   std::vector<std::string> notes;
   c.config = load_config(config::find_profile(path), overrides, placement_of(job), &notes);
   for (std::string& note : config::validate(c.config)) notes.push_back(std::move(note));
+  if (c.config.checkpoint != config::Checkpointing{}) {
+    notes.emplace_back("[checkpoint] has no effect: each trial begins anew, and saves nothing.");
+  }
   for (const std::string& note : notes) console().info(fmt::format("{}: {}", path, note));
   c.side.name = path;
   for (const std::string& text : own) c.side.name += " --set " + text;

@@ -26,25 +26,16 @@ struct ExplainArguments {
   std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
   std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
   std::string from;              ///< a result folder (or result.json) to explain instead of a profile; empty: none
-  std::string format = "table";  ///< "table", "json", "collectives" or "issue"
-  std::string schedule;          ///< print the schedule: "all", a unit or a layer; empty: the table instead
+  std::string format = "table";  ///< "table", "json" or "collectives"
+  bool schedule = false;         ///< every op of a step instead of the table
   std::string hlo;               ///< a compiled program of XLA instead of a profile
 };
 
 std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
   const std::string& format = arguments.format;
-  const bool views = format == "table" || format == "json";
-  if (!views && !arguments.schedule.empty()) {
-    throw ConfigError(fmt::format("--schedule does not go with --format {}; leave one of them out", format));
-  }
-  const schedule::Schedule& steady = p.schedules.steady();
-  if (format == "collectives") return schedule::collective_order(p.plan, steady) + "\n";
-  if (format == "issue") return schedule::issue_order(p.plan, steady) + "\n";
+  if (format == "collectives") return schedule::collective_order(p.plan, p.schedules.steady()) + "\n";
   if (format == "json") return json_text(explain_json(p));
-  if (format != "table") {
-    throw ConfigError(fmt::format("--format {} is not known; valid: table, json, collectives, issue", format));
-  }
-  return arguments.schedule.empty() ? explain_text(p) : schedule_text(p, arguments.schedule);
+  return arguments.schedule ? schedule_text(p) : explain_text(p);
 }
 
 /// Prints plan, memory, communication and schedule on stdout; runs nothing. Returns the process exit code.
@@ -79,14 +70,13 @@ Formats
   collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …;
                AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward; ARnorm: of
                the gradient norm
-  issue        the order in which units are gathered (U), freed (S) and reduced (P)
 
 Examples
   fsdpbench explain llama3-8b-emulated
   fsdpbench explain --from runs/first
   fsdpbench explain llama3-8b --ranks 64
   fsdpbench explain --hlo compiled.hlo.txt
-  fsdpbench explain quickstart --schedule=blocks.2
+  fsdpbench explain quickstart --schedule
 )";
 
 }  // namespace
@@ -100,15 +90,14 @@ Command explain_command() {
   Option& from = command.option("--from", &explain_it->from, "RESULT",
                                 "A result folder instead: why nothing was computed, the largest cause first");
   from.without({"PROFILE"}).goes_alone = true;
-  command.option("-f,--format", &explain_it->format, "FORMAT", "table, json, collectives or issue")
-      .one_of({"table", "json", "collectives", "issue"});
+  command.option("-f,--format", &explain_it->format, "FORMAT", "table, json or collectives")
+      .one_of({"table", "json", "collectives"});
   command
       .option("--hlo", &explain_it->hlo, "FILE",
               "A program compiled by XLA instead (compiled.as_text(), a dump, an xplane.pb): its collectives")
       .without({"PROFILE", "--from"});
-  command
-      .option("--schedule", &explain_it->schedule, "[=LAYER]", "Every op of a step; or those of a layer or unit only")
-      .alone = "all";
+  command.flag("--schedule", explain_it->schedule, "Every op of a step, instead of the tables")
+      .without({"--format", "--hlo"});
   command.check = [explain_it] {
     if (!explain_it->profile.empty() || !explain_it->from.empty() || !explain_it->hlo.empty()) return;
     throw ConfigError("explain needs a PROFILE, --from RESULT or --hlo FILE; see fsdpbench explain --help.");

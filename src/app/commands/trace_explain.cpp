@@ -112,7 +112,7 @@ int explain_traces(const TraceExplainArguments& arguments) {
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
   ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}, {}};
   explained.unused = foreign::find_unused_gathers(job, explained.recognition);
-  explained.explanation = foreign::explain(job, explained.recognition, foreign::Paths::found);
+  explained.explanation = foreign::explain(job, explained.recognition);
   if (cluster) add_roofs(*cluster, job, explained.explanation);
   replay(explained);
   account::Evidence evidence = foreign::evidence_of(job, explained.recognition, explained.explanation);
@@ -148,7 +148,7 @@ Examples
   fsdpbench trace explain traces/ --cluster dgx-h100
   fsdpbench trace explain rank0.pt.trace.json.gz rank1.pt.trace.json.gz --out explained
 Worth recording: schedule(wait=2, warmup=2, active=3) gives whole steps; with_stack is not needed, and record_shapes
-only for the FLOP/s of matrix products.
+only to tell a rank that is given more work.
 
 Exit codes: 0 explained, 2 a file that cannot be read or is no trace, 6 times that do not add up.
 )";

@@ -17,21 +17,26 @@
 #include "account/judge.h"
 #include "app/commands/command.h"
 #include "app/commands/export.h"
-#include "app/commands/tune_traces.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "clock/caching_allocator.h"
+#include "config/fields.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
+#include "dialects/dialect.h"
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
+#include "foreign/explain.h"
+#include "foreign/kineto_reader.h"
+#include "foreign/traced_profile.h"
 #include "launch/interrupt.h"
 #include "record/console.h"
 #include "record/json_part.h"
+#include "record/table.h"
 #include "runs/assumptions.h"
 #include "runs/cell.h"
 #include "runs/finished_run.h"
@@ -39,10 +44,13 @@
 #include "runs/result_folder.h"
 #include "runs/simulated_machine.h"
 #include "tune/run_doubt.h"
+#include "tune/space.h"
 #include "tune/tune_report.h"
 
 namespace fsdpbench::app {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// The command line of `fsdpbench tune`.
 struct TuneArguments {
@@ -51,11 +59,8 @@ struct TuneArguments {
   std::string cluster;                 ///< as simulate.cluster, on the computed clock; empty: as the profile says
   /// A finished run whose op times are the machine, or the traces of another program's job; empty: a simulated machine.
   std::vector<std::string> from;
-  std::vector<std::string> repeats;     ///< more results of the same configuration as `from`
   std::string memory;                   ///< "70GiB"; empty: no limit
   std::string memory_kind = "process";  ///< live, reserved or process
-  std::optional<double> memory_error;   ///< in percent, in place of what is assumed
-  std::string memory_overhead;          ///< of a process beside its allocator, in place of what is assumed
   std::string objective = "step";       ///< step, memory or tokens_per_s
   std::vector<std::string> fixes;       ///< "key" or "key=value": is not turned
   bool any_engine = false;              ///< fsdp.preset may change
@@ -93,20 +98,7 @@ tune::MemoryBudget budget_of(const TuneArguments& arguments, const config::RunCo
   using Kind = tune::MemoryKind;
   const Kind kind = named("--memory-kind", arguments.memory_kind, {Kind::live, Kind::reserved, Kind::process});
   const std::int64_t bytes = arguments.memory.empty() ? 0 : size_of_option("--memory", arguments.memory);
-  tune::MemoryBudget budget = tune::memory_budget(config, bytes, kind);
-  if (arguments.memory_error) {
-    if (!(*arguments.memory_error >= 0 && *arguments.memory_error <= 100)) {
-      throw ConfigError(
-          fmt::format("--memory-error {} is no percentage; expected a number from 0 to 100.", *arguments.memory_error));
-    }
-    budget.error = *arguments.memory_error / 100;
-  }
-  if (!arguments.memory_overhead.empty()) {
-    budget.context_bytes = size_of_option("--memory-overhead", arguments.memory_overhead);
-    budget.communicator_bytes = 0;
-    budget.overhead_error = 0;
-  }
-  return budget;
+  return tune::memory_budget(config, bytes, kind);
 }
 
 /// The keys of `fixes`; those with a value are overrides, too.
@@ -130,6 +122,118 @@ std::vector<std::string> fixed_keys(const std::vector<std::string>& fixes, std::
     overrides.push_back(fix);
   }
   return keys;
+}
+
+/// A job to be tuned, and the system in whose words that is answered; null: this program's own keys.
+struct TracedJob {
+  FinishedRun run;        ///< its rows as records of the schedule that it follows
+  TracedProfile profile;  ///< the same for whoever wants to simulate it
+  const dialects::Dialect* system = nullptr;
+  TracedStep step;  ///< what a prediction may promise
+};
+
+std::vector<dialects::KeyChange> changes_of(const TracedJob& job, const Tuning& tuning) {
+  const config::RunConfig& was = tuning.space.start();
+  const config::RunConfig is = *tuning.space.config_at(tuning.proposed().point);
+  if (job.system != nullptr) return dialects::changes_in_words(*job.system, was, is);
+  std::vector<dialects::KeyChange> changes;
+  for (const config::Field* field : dialects::exported_fields()) {
+    if (field->write(was) == field->write(is)) continue;
+    const auto text = [&](const config::RunConfig& config) { return config::to_toml(field->write(config)); };
+    changes.push_back({field->name(), text(was), text(is), {dialects::Fate::same, ""}});
+  }
+  return changes;
+}
+
+/// As people write it: without a profile's quotes.
+std::string plain(std::string value) {
+  std::erase(value, '"');
+  return value;
+}
+
+/// Whether `tune --from` names traces, not a finished run: several paths, a file that is no result.json, or a folder
+/// of files that has neither a result nor a configuration.
+bool names_traces(const std::vector<std::string>& from) {
+  if (std::ranges::count(from, "") > 0) {
+    throw ConfigError("--from '' names nothing; expected a result folder of `fsdpbench run`, or traces of a job.");
+  }
+  if (from.size() > 1) return true;
+  if (from.empty()) return false;
+  const fs::path path(from.front());
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return path.filename() != "result.json";
+  if (!fs::is_directory(path, error)) return false;
+  for (const char* name : {"result.json", "config.toml"}) {
+    if (fs::exists(path / name, error)) return false;
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".sqlite")) return true;
+  }
+  return false;
+}
+
+/// Reads the traces of a job. Throws ConfigError that says why it cannot be tuned from them: it is no sharded training,
+/// follows no schedule that is known here, or follows that of several engines and nothing says which it is.
+TracedJob read_traced_job(const std::vector<std::string>& traces) {
+  const foreign::JobTrace job = foreign::read_job(traces);
+  const foreign::Recognition found = foreign::recognise(job);
+  const dialects::Dialect* system = dialects::dialect_of_program(found.engine);
+  const bool named = system != nullptr || found.table.source == foreign::UnitSource::own_names;
+  if (!named && found.schedule && !found.schedule->same_order.empty()) {
+    throw ConfigError(
+        fmt::format("{} may be of {}, or of {}: they launch collectives in the same order, and no name in the trace "
+                    "says which it is.",
+                    found.name, found.schedule->config.fsdp.preset, fmt::join(found.schedule->same_order, ", ")));
+  }
+  const foreign::Explanation explanation = foreign::explain(job, found);
+  TracedJob traced;
+  try {
+    AdoptedJob adopted = adopt_job(job, found);
+    if (!adopted.causes.no_typical_because.empty()) throw ConfigError(adopted.causes.no_typical_because + ".");
+    traced = {{}, traced_profile(job, found, adopted), system, traced_step(explanation, adopted)};
+    traced.run.folder = fmt::format("the traced {}", found.name);
+    traced.run.setup = std::move(adopted.setup);
+    traced.run.trial.metrics = std::move(adopted.metrics);
+    traced.run.traces = std::move(adopted.traces);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("It cannot be tuned from its trace. {}", error.what()));
+  }
+  if (const std::string why = held_up_because(job, explanation); !why.empty()) {
+    throw ConfigError(fmt::format("No setting would help: {}", why));
+  }
+  return traced;
+}
+
+/// Changes to make in the traced program, setting by setting, and how well a replay of its op times has its step.
+std::string changes_text(const TracedJob& job, const Tuning& tuning) {
+  std::string text = "\n" + text_line(replay_error_sentence(job.step));
+  const std::vector<dialects::KeyChange> changes = changes_of(job, tuning);
+  if (changes.empty()) return text + fmt::format("nothing to change in {}\n", job.profile.program);
+  Table table;
+  table.title = fmt::format("what to change in {}", job.profile.program);
+  table.header = {"fsdpbench's key", "is now", "becomes", "in its words"};
+  if (job.system == nullptr) table.header.pop_back();
+  for (const dialects::KeyChange& change : changes) {
+    table.rows.push_back({change.key, plain(change.was), plain(change.is)});
+    if (job.system != nullptr) table.rows.back().push_back(dialects::in_words(change.said));
+  }
+  return text + "\n" + format_table(table);
+}
+
+nlohmann::json changes_json(const TracedJob& job, const Tuning& tuning) {
+  nlohmann::json out{{"program", job.profile.program},
+                     {"step_ms", job.profile.step_ms},
+                     {"miss", job.step.step_ms / job.step.replayed_ms - 1},
+                     {"least_ms", job.step.least_ms},
+                     {"changes", nlohmann::json::array()}};
+  for (const dialects::KeyChange& change : changes_of(job, tuning)) {
+    nlohmann::json one{{"key", change.key}, {"was", plain(change.was)}, {"is", plain(change.is)}};
+    if (job.system != nullptr) one["words"] = dialects::in_words(change.said);
+    out["changes"].push_back(std::move(one));
+  }
+  if (job.system != nullptr) out["system"] = job.system->name;
+  return out;
 }
 
 /// A result may be given by its result.json, too.
@@ -235,8 +339,7 @@ struct TunedOn {
       machine = std::move(simulated);
       return;
     }
-    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run)
-                                               : read_finished_run(arguments.from.front(), arguments.repeats));
+    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front()));
     check_same(arguments, run->setup.config, config);
     machine = std::make_unique<MeasuredMachine>(*run);
     basis = fmt::format("the op times of {}", run->folder);
@@ -526,15 +629,11 @@ Command tune_command() {
       .option("--from", &tune_it->from, "RESULT|TRACE",
               "A finished run, or traces of another program's job, instead of PROFILE")
       .without({"PROFILE", "--cluster"});
-  command.option("--repeat", &tune_it->repeats, "RESULT…",
-                 "More runs of the same configuration as --from, which show by how much runs differ");
   command.option("-c,--cluster", &tune_it->cluster, "NAME",
                  "Simulate this machine, as --set simulate.cluster=NAME does");
   command.ranks(tune_it->overrides);
   command.option("-m,--memory", &tune_it->memory, "SIZE", "What a rank may take, as in 70GiB; default: no limit");
   command.option("--memory-kind", &tune_it->memory_kind, "KIND", "live, reserved or process; default: process");
-  command.option("--memory-error", &tune_it->memory_error, "PERCENT", "Assumed error of the predicted memory");
-  command.option("--memory-overhead", &tune_it->memory_overhead, "SIZE", "Memory of a process outside its allocator");
   command.option("--objective", &tune_it->objective, "WHAT", "step, memory or tokens_per_s; default: step");
   command.set("--fix", tune_it->fixes, "Leave KEY as it is, or at VALUE; may be repeated");
   command.flag("--any-engine", tune_it->any_engine, "Other engines' presets, too, not only the profile's engine");
@@ -557,9 +656,6 @@ Command tune_command() {
   command.out(tune_it->out, tune_it->overwrite, "Folder; default: runs/tune-<profile>-<date-time>");
   command.runs_ranks = true;
   command.check = [tune_it] {
-    if (!tune_it->repeats.empty() && (tune_it->from.empty() || names_traces(tune_it->from))) {
-      throw ConfigError("--repeat goes with --from RESULT only: it names more results of the same configuration.");
-    }
     if (!tune_it->profile.empty() || !tune_it->from.empty()) return;
     throw ConfigError("tune needs a PROFILE, or --from RESULT or TRACE; see fsdpbench tune --help.");
   };

@@ -19,8 +19,7 @@ namespace {
 
 /// The command line of `fsdpbench what-if`.
 struct WhatIfArguments {
-  std::string folder;                ///< a result folder of `run` or `simulate`, or its result.json
-  std::vector<std::string> repeats;  ///< more results of the same configuration
+  std::string folder;  ///< a result folder of `run` or `simulate`, or its result.json
   WhatIfQuestion question;
   std::string out;  ///< folder for what_if.json; empty: none is written
   bool overwrite = false;
@@ -37,7 +36,7 @@ void check_scale(const char* option, double scale) {
 int ask_what_if(const WhatIfArguments& arguments) {
   check_scale("--link-scale", arguments.question.link_scale);
   check_scale("--compute-scale", arguments.question.compute_scale);
-  const FinishedRun run = read_finished_run(arguments.folder, arguments.repeats);
+  const FinishedRun run = read_finished_run(arguments.folder);
   const WhatIf answer = what_if(run, arguments.question);
   for (const std::string& note : answer.notes) console().info(note);
   std::optional<ResultFolder> folder;
@@ -63,9 +62,8 @@ What can be asked
   --link-scale 2       bytes take half as long; the latency per hop stays
   --compute-scale 2    forward, backward and recomputation take half as long
   --without-straggler  the slowest rank computes as fast as the median of the others
-  --repeat DIR…        more results of the same configuration. The answer has an interval of what the changed run would
-                       measure. Where processors of this machine really computed, only repeats show how much runs
-                       differ, and without them there is no interval
+The answer has an interval of what the changed run would measure, unless processors of this machine really computed: one
+run does not show by how much such runs differ.
 A replay cannot answer for another model, machine or number of ranks; such questions are refused. Times of
 collectives of other sizes, and of ops that were never measured, are fitted; the answer says how many.
 
@@ -85,8 +83,6 @@ Command what_if_command() {
   command.set("-s,--set", question.overrides, "Set one key, as in --set fsdp.backward_prefetch=none");
   command.option("--link-scale", &question.link_scale, "NUMBER", "How many times as fast bytes move");
   command.option("--compute-scale", &question.compute_scale, "NUMBER", "How many times as fast modules compute");
-  command.option("--repeat", &what_if_it->repeats, "DIR…",
-                 "More runs of the same configuration, which show by how much runs differ");
   command.flag("--without-straggler", question.without_straggler,
                "The slowest rank computes as fast as the median of the others");
   command.out(what_if_it->out, what_if_it->overwrite, "Folder for what_if.json; default: none is written");

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "hardware/host_topology.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cpu {
@@ -67,19 +65,11 @@ std::unique_ptr<Communicator> CpuCommunicator::split(int color, int key) {
 }
 namespace {
 
-/// Among the ranks of its host.
-hardware::LocalRank local_rank(const BackendOptions& options, int rank) {
-  if (options.session == nullptr) return {rank, options.ranks, {}};
-  return {options.session->placement().local_rank, options.session->placement().local_ranks, {}};
-}
-
 void run_rank(Team& team, const std::shared_ptr<Group>& group, int rank,
               const std::function<void(RankContext&)>& body) {
-  std::optional<hardware::ThreadBinding> binding;  // before the lanes, whose threads inherit it
   std::unique_ptr<CpuDevice> device;  // outlives the handler: its lanes may end only after the abort is set
   try {
-    binding.emplace(team.options().binding, local_rank(team.options(), rank));
-    device = std::make_unique<CpuDevice>(team, rank, binding->text());
+    device = std::make_unique<CpuDevice>(team, rank);
     CpuCommunicator communicator(*device, group, rank);
     RankContext context{rank, *device, communicator};
     body(context);

@@ -37,10 +37,9 @@ LaneSettings lane_settings(const Team& team, int rank, Lane lane) {
 
 }  // namespace
 
-CpuDevice::CpuDevice(Team& team, int rank, std::string bound)
+CpuDevice::CpuDevice(Team& team, int rank)
     : team_(team),
       rank_(rank),
-      bound_(std::move(bound)),
       memory_(team.make_memory()),
       device_{0, memory_.bytes() - team.host_pool_bytes(), "its share of this machine's memory"},
       host_{device_.bytes, team.host_pool_bytes(), "what was set aside of host memory"} {
@@ -52,11 +51,7 @@ CpuDevice::CpuDevice(Team& team, int rank, std::string bound)
 
 CpuDevice::~CpuDevice() { join_lanes(); }
 
-Facts CpuDevice::facts() const {
-  Facts all = team_.facts();
-  if (!bound_.empty()) all.emplace_back("bound", bound_);
-  return all;
-}
+Facts CpuDevice::facts() const { return team_.facts(); }
 
 void CpuDevice::join_lanes() {
   for (const auto& lane : lanes_) {

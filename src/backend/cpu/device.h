@@ -23,8 +23,7 @@ namespace fsdpbench::backend::cpu {
 /// When a call throws launch::Stopped, no lane of this rank runs any more: nothing of the caller's is in use.
 class CpuDevice : public Device {
  public:
-  /// `bound`: the processors that this thread and its lanes run on, for people; empty: those of the process.
-  CpuDevice(Team& team, int rank, std::string bound = {});
+  CpuDevice(Team& team, int rank);
   ~CpuDevice() override;
 
   void enqueue(Lane lane, const char* name, Task task, Stamp* stamp) override;
@@ -93,7 +92,6 @@ class CpuDevice : public Device {
 
   Team& team_;
   const int rank_;
-  const std::string bound_;
   MappedMemory& memory_;
   Space device_, host_;
   LaneOrder order_;

@@ -106,7 +106,7 @@ std::int64_t Team::memory_bytes() const {
   if (!moves_bytes()) return kEmulatedMemory_bytes + host_pool_bytes();
   const std::int64_t share =
       memory_per_rank(options_.session ? options_.session->placement().local_ranks : options_.ranks);
-  return (options_.pool_bytes > 0 ? std::min(options_.pool_bytes, share) : share) + host_pool_bytes();
+  return std::min(options_.pool_bytes, share) + host_pool_bytes();
 }
 
 std::int64_t Team::host_pool_bytes() const { return round_up(options_.host_pool_bytes, LanePool::kGranule); }

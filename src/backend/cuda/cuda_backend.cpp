@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,13 +26,12 @@ namespace {
 /// NVLinks, switches and network cards between the GPU at `place` and the others of its host; empty: not known.
 std::string bus_paths(const std::string& place) {
   const std::shared_ptr<const hardware::HostTopology> host = hardware::HostTopology::of_this_host();
-  if (host == nullptr) return {};
   std::string why_not;
-  return paths_text(hardware::topology_matrix(*host, hardware::Nvml::open(why_not)), place);
+  return host == nullptr ? "" : host->paths_text(place, hardware::Nvml::open(why_not));
 }
 
-/// This rank's share of the host's processors, or as many as its threads are bound to, but for the thread that issues.
-/// Called on the rank's thread.
+/// This rank's share of the host's processors, or as many as its launcher has bound it to, but for the thread that
+/// issues.
 int host_threads(const BackendOptions& options) {
   const int ranks = options.session == nullptr ? options.ranks : options.session->placement().local_ranks;
   const int bound = static_cast<int>(std::thread::hardware_concurrency());
@@ -44,23 +42,20 @@ int host_threads(const BackendOptions& options) {
 /// `done` is called when all has gone well, before the communicator ends, which is collective.
 void run_rank(GpuTeam& team, const MakeHostKernels& host_kernels, IdExchange& ids, int rank,
               const std::function<void(RankContext&)>& body, const std::function<void()>& done) {
-  std::optional<hardware::ThreadBinding> binding;  // before the driver's and NCCL's threads, which inherit it
   // Both outlive the handler: a communicator ends otherwise in a run that has failed.
   std::unique_ptr<CudaDevice> device;
   std::unique_ptr<Communicator> communicator;
   try {
     prctl(PR_SET_TIMERSLACK, 1);  // the naps of waits are short
     check(cudaSetDevice(team.gpu_of(rank)), "choosing the GPU");
-    binding.emplace(team.options().binding, hardware::LocalRank{0, 1, gpu_place(team.gpu_of(rank))});
     const CudaDevice::HostCompute host{host_kernels, host_threads(team.options())};
     device = std::make_unique<CudaDevice>(team.abort(), rank, team.options(), host);
     ids.barrier(rank);
     communicator =
         make_world_communicator(*device, ids, rank, team.options().ranks, team.options().get<CudaOptions>().nccl);
     device->note_memory("NCCL, at its start");
-    device->add_facts([&communicator, &team, bound = binding->text(), gpu = team.gpu_of(rank)] {
+    device->add_facts([&communicator, &team, gpu = team.gpu_of(rank)] {
       Facts all = gpu_facts(gpu);
-      if (!bound.empty()) all.emplace_back("bound", bound);
       if (const std::string paths = bus_paths(gpu_place(gpu)); !paths.empty()) all.emplace_back("topology", paths);
       all.emplace_back("ranks", team.describe());
       all.emplace_back("libraries", math_libraries());

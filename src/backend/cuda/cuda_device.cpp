@@ -49,19 +49,14 @@ std::unique_ptr<OpTimer> make_timer(const CudaOptions& options, std::string& not
 }
 
 std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const BackendOptions& options) {
-  const int gpus = options.session == nullptr ? options.ranks : 1;
   const bool poison = options.poison_freed_memory;
-  const auto make = [&](std::int64_t bytes) -> std::unique_ptr<DeviceMemory> {
-    if (options.get<CudaOptions>().memory == BlockMemory::fixed) {
-      return std::make_unique<FixedMemory>(streams, bytes, poison);
-    }
-    return std::make_unique<PoolMemory>(streams, bytes, poison, gpus);
-  };
-  if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) return make(options.pool_bytes);
+  if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) {
+    return std::make_unique<FixedMemory>(streams, options.pool_bytes, poison);
+  }
   if (options.category_bytes == CategoryBytes{}) {
     throw BackendError("memory that NCCL registers is one region, and nobody said how large it must be");
   }
-  return std::make_unique<ArenaMemory>(streams, options.category_bytes, poison, make);
+  return std::make_unique<ArenaMemory>(streams, options.category_bytes, poison);
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <algorithm>
-#include <functional>
-#include <limits>
 #include <utility>
 
 #include "backend/cuda/check.h"
@@ -62,35 +60,6 @@ std::int64_t sum(const CategoryBytes& bytes, bool communicated) {
   return all;
 }
 
-cudaMemPool_t make_pool(int device) {
-  cudaMemPoolProps properties{};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location.type = cudaMemLocationTypeDevice;
-  properties.location.id = device;
-  cudaMemPool_t pool = nullptr;
-  check(cudaMemPoolCreate(&pool, &properties), "creating a memory pool");
-  return pool;
-}
-
-template <class Value>
-void set(cudaMemPool_t pool, cudaMemPoolAttr attribute, Value value) {
-  check(cudaMemPoolSetAttribute(pool, attribute, &value), "setting up a memory pool");
-}
-
-void share(cudaMemPool_t pool, int owner, int gpus) {
-  for (int gpu = 0; gpu < gpus; ++gpu) {
-    if (gpu == owner) continue;
-    int reaches = 0;
-    check(cudaDeviceCanAccessPeer(&reaches, gpu, owner), "whether one GPU reaches another's memory");
-    if (reaches == 0) continue;  // then NCCL does not try either
-    cudaMemAccessDesc access{};
-    access.location.type = cudaMemLocationTypeDevice;
-    access.location.id = gpu;
-    access.flags = cudaMemAccessFlagsProtReadWrite;
-    check(cudaMemPoolSetAccess(pool, &access, 1), "sharing a memory pool with another GPU");
-  }
-}
-
 }  // namespace
 
 MemoryLog::MemoryLog() { note("CUDA context, and other programs on this GPU"); }
@@ -141,8 +110,8 @@ Facts FixedMemory::facts() const {
       {"pool reserved at most", fmt::format("{}, one region, all of it before the first op", format_bytes(bytes_))}};
 }
 
-ArenaMemory::ArenaMemory(const LaneStreams& streams, const CategoryBytes& bytes, bool poison, const MakeOthers& others)
-    : poison_(poison), arena_(sum(bytes, true)), others_(others(sum(bytes, false))), poisoned_(streams) {
+ArenaMemory::ArenaMemory(const LaneStreams& streams, const CategoryBytes& bytes, bool poison)
+    : poison_(poison), arena_(sum(bytes, true)), others_(streams, sum(bytes, false), poison), poisoned_(streams) {
   for (const bool communicated : {true, false}) {
     std::int64_t begin = 0;
     for (const MemoryCategory category : kMemoryCategories) {
@@ -156,7 +125,7 @@ ArenaMemory::ArenaMemory(const LaneStreams& streams, const CategoryBytes& bytes,
 std::byte* ArenaMemory::allocate(std::int64_t /*offset*/, const LanePool::CategoryPlace& place, std::int64_t bytes,
                                  Lane lane) {
   const Part& part = parts_[index_of(place.category)];
-  if (!is_communicated(place.category)) return others_->allocate(part.begin + place.offset, place, bytes, lane);
+  if (!is_communicated(place.category)) return others_.allocate(part.begin + place.offset, place, bytes, lane);
   if (place.offset + bytes > part.bytes) return nullptr;
   std::byte* const begin = region().data() + part.begin + place.offset;
   if (poison_) poisoned_.wait(lane, begin, bytes);
@@ -165,7 +134,7 @@ std::byte* ArenaMemory::allocate(std::int64_t /*offset*/, const LanePool::Catego
 
 void ArenaMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
   if (memory < region().data() || memory >= region().data() + region().size()) {
-    others_->free(memory, bytes, lane);
+    others_.free(memory, bytes, lane);
   } else if (poison_) {
     poisoned_.fill(memory, bytes, lane);
   }
@@ -174,59 +143,8 @@ void ArenaMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
 Facts ArenaMemory::facts() const {
   Facts all{{"registered memory", format_bytes(static_cast<std::int64_t>(region().size())) +
                                       ", one region of parameters, gradients and communication buffers"}};
-  for (auto& fact : others_->facts()) all.push_back(std::move(fact));
+  for (auto& fact : others_.facts()) all.push_back(std::move(fact));
   return all;
-}
-
-PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison, int gpus)
-    : streams_(streams), expected_(expected), poison_(poison), pool_(make_pool(current_gpu())) {
-  share(pool_, current_gpu(), gpus);
-  set(pool_, cudaMemPoolReuseFollowEventDependencies, 1);
-  set(pool_, cudaMemPoolReuseAllowOpportunistic, 0);
-  set(pool_, cudaMemPoolReuseAllowInternalDependencies, 0);
-  set(pool_, cudaMemPoolAttrReleaseThreshold, std::numeric_limits<std::uint64_t>::max());
-  if (expected == 0) return;
-  std::byte* const all = allocate(0, {}, expected, Lane::compute);
-  if (all == nullptr) {
-    cudaMemPoolDestroy(pool_);
-    throw ResourceError(fmt::format("the GPU has not the {} of memory that this run needs", format_bytes(expected)));
-  }
-  check(cudaFreeAsync(all, streams_[Lane::compute]), "freeing memory");
-  check(cudaStreamSynchronize(streams_[Lane::compute]), "setting memory aside");
-  set(pool_, cudaMemPoolAttrUsedMemHigh, std::uint64_t{0});
-}
-
-PoolMemory::~PoolMemory() { cudaMemPoolDestroy(pool_); }
-
-std::byte* PoolMemory::allocate(std::int64_t /*offset*/, const LanePool::CategoryPlace& /*place*/, std::int64_t bytes,
-                                Lane lane) {
-  void* memory = nullptr;
-  const cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, pool_, streams_[lane]);
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // told by the null; nobody else shall find it
-    return nullptr;
-  }
-  check(status, "cudaMallocFromPoolAsync");
-  return static_cast<std::byte*>(memory);
-}
-
-void PoolMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
-  // All bits set is a NaN in fp32 and in bf16.
-  if (poison_) check(cudaMemsetAsync(memory, 0xFF, bytes, streams_[lane]), "poisoning memory");
-  check(cudaFreeAsync(memory, streams_[lane]), "cudaFreeAsync");
-}
-
-std::int64_t PoolMemory::attribute(cudaMemPoolAttr attribute) const {
-  std::uint64_t value = 0;
-  check(cudaMemPoolGetAttribute(pool_, attribute, &value), "asking a memory pool");
-  return static_cast<std::int64_t>(value);
-}
-
-Facts PoolMemory::facts() const {
-  return {{"pool used at most", format_bytes(attribute(cudaMemPoolAttrUsedMemHigh))},
-          {"pool reserved at most",
-           fmt::format("{}, {} of it before the first op", format_bytes(attribute(cudaMemPoolAttrReservedMemHigh)),
-                       format_bytes(expected_))}};
 }
 
 PinnedMemory::PinnedMemory(int rank, std::int64_t bytes, const std::string& purpose) {

@@ -78,18 +78,6 @@ TEST(EmulatedCudaTeam, EachThreadHasItsGpu) {
   });
 }
 
-TEST(EmulatedCudaTeam, ThreadsMayUseTheMemoryOfEachOthersGpus) {
-  const FakeGpus gpus(4);
-  BackendOptions options;
-  options.ranks = 3;
-  make_cuda()->run(options, [](RankContext& rank) {
-    std::byte* const block = rank.device.allocate(512, MemoryCategory::gradients, Lane::compute);
-    for (const int gpu : {0, 1, 2}) EXPECT_TRUE(fake::may_use(gpu, block)) << gpu;
-    EXPECT_FALSE(fake::may_use(3, block)) << "no rank is there";
-    rank.device.free(block, Lane::compute);
-  });
-}
-
 TEST(EmulatedCudaTeam, ThreadsThatDoNotEndAfterAFailureEndTheProcess) {
   const FakeGpus gpus(2);
   BackendOptions options;
