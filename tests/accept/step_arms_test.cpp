@@ -63,7 +63,6 @@ TEST(StepArms, NoRoundIsInconclusiveAndSaysWhy) {
     EXPECT_EQ(j.verdict, Verdict::inconclusive);
     EXPECT_EQ(j.sentence, "the budget was spent");
   }
-  EXPECT_EQ(judge_explained({}, 60, {}, "the budget was spent").verdict, Verdict::inconclusive);
 }
 
 TEST(StepArms, WhatGrowsSlowerOverTimeIsNamed) {
@@ -78,17 +77,6 @@ TEST(StepArms, WhatGrowsSlowerOverTimeIsNamed) {
   EXPECT_EQ(of(drifts, "drift", "communication").verdict, Verdict::pass);
   EXPECT_THAT(of(drifts, "drift", "computation").sentence, HasSubstr("over 30 rounds the last third took 109."));
   for (const Judgement& j : judge_drift(rounds())) EXPECT_EQ(j.verdict, Verdict::inconclusive);
-}
-
-TEST(StepArms, LinksAsMeasuredExplainAPartOfTheStep) {
-  const Judgement told = judge_explained(rounds(), 67.2, {}, {});
-  EXPECT_EQ(told.verdict, Verdict::unrated);
-  EXPECT_THAT(told.sentence, HasSubstr("links as measured explain 95."));
-  EXPECT_EQ(judge_explained(rounds(), 67.2, {.explained = 0.9}, {}).verdict, Verdict::pass);
-  EXPECT_EQ(judge_explained(rounds(140), 67.2, {.explained = 0.9}, {}).verdict, Verdict::fail);
-  const Judgement cannot = judge_explained(rounds(), std::nullopt, {.explained = 0.9}, "no all_reduce was measured");
-  EXPECT_EQ(cannot.verdict, Verdict::unrated);
-  EXPECT_EQ(cannot.sentence, "no all_reduce was measured");
 }
 
 }  // namespace

@@ -54,12 +54,11 @@ class Accept(Program):
         self.assertEqual(result["ranks"], 6)
         rules = {judgement["rule"] for judgement in result["judgements"]}
         self.assertLessEqual({"inventory", "rendezvous", "floor", "exposed communication"}, rules)
-        self.assertLessEqual({"shape", "overlap", "slow-down", "explained", "lateness"}, rules)
+        self.assertLessEqual({"shape", "overlap", "slow-down", "lateness"}, rules)
         self.assertEqual(len(result["arms"]["rounds"]), 8)
         for arms in result["arms"]["rounds"]:  # emulated, so never faster than the model
             self.assertGreaterEqual(arms["step_ms"], arms["kernels_beside_ms"])
             self.assertGreater(arms["comm_ms"], 0)
-        self.assertGreater(result["arms"]["predicted_ms"], 0)
         scales = {(scale["kind"], scale["group_size"]) for scale in result["scales"]}
         self.assertLessEqual({(op, ranks) for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)}, scales)
         pairs = result["pairs"]["gb_per_s"]

@@ -432,9 +432,6 @@ class Acceptance {
       clock_.note(fmt::format("{} of {} rounds: {}", measured_.arms.size(), rounds, clock_.spent()));
     }
     for (accept::Arrivals& step : accept::arrivals_of(run)) measured_.arrivals.push_back(std::move(step));
-    std::vector<CollectiveRow> alone = measured_.ladder;
-    alone.insert(alone.end(), measured_.scales.rows.begin(), measured_.scales.rows.end());
-    measured_.predicted = predict_step(arms, run, alone);
   }
 
   /// Ends when the budget is spent: rounds may take longer than was thought, on a machine that gets busy.

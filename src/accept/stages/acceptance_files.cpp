@@ -321,7 +321,6 @@ const Fields<AcceptanceFile>& acceptance_fields() {
     {"arms", {"Arms", "Parts of a step, alone and together.", "accept/step_arms.h", {
       {"rounds", via(&A::measured, &M::arms), "", "rounds, each of them there and back again (ABBA)"},
       {"soak", via(&A::measured, &M::soak), "", "further rounds; only in a full acceptance", if_any},
-      {"predicted_ms", via(&A::measured, &M::predicted, &PredictedStep::ms), "ms", "step time predicted from its parts"},
     }}},
     {"collectives", as<ListOf<ladder_fields>>(&A::measured, &M::ladder), "", "collectives of the run's own units", if_any},
   }};

@@ -36,10 +36,13 @@ struct TimedRule {
   std::string_view rule;
   Sense sense;
 };
-constexpr std::array kTimedRules{TimedRule{"floor", Sense::rises},     TimedRule{"scale", Sense::rises},
-                                 TimedRule{"explained", Sense::rises}, TimedRule{"exposed communication", Sense::falls},
-                                 TimedRule{"slow-down", Sense::falls}, TimedRule{"drift", Sense::falls},
-                                 TimedRule{"latency", Sense::falls},   TimedRule{"tail", Sense::scatters},
+constexpr std::array kTimedRules{TimedRule{"floor", Sense::rises},
+                                 TimedRule{"scale", Sense::rises},
+                                 TimedRule{"exposed communication", Sense::falls},
+                                 TimedRule{"slow-down", Sense::falls},
+                                 TimedRule{"drift", Sense::falls},
+                                 TimedRule{"latency", Sense::falls},
+                                 TimedRule{"tail", Sense::scatters},
                                  TimedRule{"shape", Sense::scatters}};
 
 bool still_fails(const Judgement& j, Sense sense, double faster) {
@@ -311,11 +314,7 @@ void judge_parts_of_a_step(Judging& judging) {
   accept::ArmBounds bounds;
   bounds.exposed = judging.wanted.exposed_pct / 100;
   bounds.slowdown = judging.wanted.slowdown;
-  if (judging.wanted.explained_pct) bounds.explained = *judging.wanted.explained_pct / 100;
-  const std::string why_none = "the arms of a step were not measured";
-  judging.add(accept::judge_arms(m.arms, bounds, why_none));
-  judging.add(
-      accept::judge_explained(m.arms, m.predicted.ms, bounds, m.arms.empty() ? why_none : m.predicted.why_none));
+  judging.add(accept::judge_arms(m.arms, bounds, "the arms of a step were not measured"));
   if (!m.soak.empty()) judging.add(accept::judge_drift(m.soak));
 }
 

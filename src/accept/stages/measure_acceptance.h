@@ -13,7 +13,7 @@
 #include "accept/stages/gpu_watch.h"
 #include "accept/stages/measure_devices.h"
 #include "accept/stages/stage_clock.h"
-#include "accept/stages/step_arms.h"
+#include "accept/step_arms.h"
 #include "config/accuracy.h"
 #include "engine/setup.h"
 #include "launch/clock_offset.h"
@@ -74,7 +74,6 @@ struct AcceptanceMeasurements {
   std::vector<accept::ArmRound> soak;           ///< rounds of the same arms, again and again; of a full acceptance
   std::string stopped_because;                  ///< nothing after the rendezvous was measured; empty: all was
   std::vector<Stage> stages;
-  PredictedStep predicted;           ///< the step as its parts have it
   std::vector<double> standstill_s;  ///< by rank: for how long, at most, its process did not run at all
 };
 

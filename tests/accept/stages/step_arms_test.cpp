@@ -31,30 +31,6 @@ struct SimulatedArms {
   account::RunView run;
 };
 
-/// What the links of `config` take for a message, as a table of collectives has it.
-CollectiveRow row(const config::RunConfig& config, backend::Collective op, std::int64_t count) {
-  CollectiveRow r;
-  r.message = {op, DType::f32, count, static_cast<int>(config.mesh.ranks)};
-  const double n = static_cast<double>(r.message.ranks);
-  const double us = (n - 1) * config.emulate.link_latency_us +
-                    static_cast<double>(r.message.bytes()) * (n - 1) / n / *config.emulate.link_gb_per_s * 1e-3;
-  Timing timing;
-  timing.time_us = us;
-  timing.iterations_us.assign(20, us);
-  timing.scatter = scatter_of(timing.iterations_us);
-  r.in_place = r.out_of_place = timing;
-  return r;
-}
-
-std::vector<CollectiveRow> rows(const config::RunConfig& config) {
-  std::vector<CollectiveRow> all;
-  for (const std::int64_t count : {100, 5000}) {
-    all.push_back(row(config, backend::Collective::all_gather, count));
-    all.push_back(row(config, backend::Collective::reduce_scatter, count));
-  }
-  return all;
-}
-
 TEST(StepArmsRun, PartsAloneTakeWhatTheirOpsTake) {
   const SimulatedArms arms(emulated());
   const std::vector<accept::ArmRound> rounds = arm_rounds(arms.run);
@@ -75,35 +51,6 @@ TEST(StepArmsRun, WithoutPrefetchNothingIsHiddenInForward) {
   const SimulatedArms with(emulated()), without(serial);
   EXPECT_GT(arm_rounds(without.run).front().whole_ms, arm_rounds(with.run).front().whole_ms);
   EXPECT_NEAR(arm_rounds(without.run).front().computation_ms, arm_rounds(with.run).front().computation_ms, 1e-9);
-}
-
-TEST(StepArmsRun, TheStepFollowsFromItsPartsToTheNanosecond) {
-  const config::RunConfig config = emulated();
-  const SimulatedArms arms(config);
-  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(config));
-  ASSERT_TRUE(predicted.ms) << predicted.why_none;
-  EXPECT_NEAR(*predicted.ms, arm_rounds(arms.run).front().whole_ms, 1e-4);
-}
-
-TEST(StepArmsRun, LinksThatWereMeasuredFasterExplainLess) {
-  const config::RunConfig config = emulated();
-  config::RunConfig faster = config;
-  faster.emulate.link_gb_per_s = 10 * *config.emulate.link_gb_per_s;
-  const SimulatedArms arms(config);
-  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(faster));
-  ASSERT_TRUE(predicted.ms);
-  EXPECT_LT(*predicted.ms, 0.9 * arm_rounds(arms.run).front().whole_ms);
-}
-
-TEST(StepArmsRun, WhatWasNotMeasuredAloneIsNamed) {
-  config::RunConfig hybrid = emulated();
-  hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
-  hybrid.mesh.shard = hybrid.mesh.replicate = 2;
-  const SimulatedArms arms(hybrid);
-  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(hybrid));
-  EXPECT_FALSE(predicted.ms);
-  EXPECT_EQ(predicted.why_none, "no all_gather of 2 ranks was measured alone, and the step has one");
-  EXPECT_FALSE(predict_step(arms.setup, arms.run, {}).ms);
 }
 
 TEST(StepArmsRun, TheyEndWhenTheyAreToldAndOnlyWholeRoundsCount) {
