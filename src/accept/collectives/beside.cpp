@@ -66,8 +66,8 @@ class BesideRank {
         context_(context),
         meeting_(meeting),
         second_(context.world.split(0, context.rank)),
-        gathered_(context, *arguments.most_bytes, Lane::all_gather, arguments.unaligned),
-        reduced_(context, *arguments.most_bytes, Lane::reduce_scatter, arguments.unaligned) {
+        gathered_(context, *arguments.most_bytes, Lane::all_gather),
+        reduced_(context, *arguments.most_bytes, Lane::reduce_scatter) {
     const std::array<std::int64_t, 3> bytes = most_bytes(a_.matrices);
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       matrices_[i] = context.device.allocate(bytes[i], MemoryCategory::activations, Lane::compute);
@@ -321,13 +321,11 @@ std::int64_t beside_bytes(const CollectivesArguments& arguments) {
 void measure_beside(const CollectivesArguments& arguments, int max_ctas, RankContext& context, RankMeeting& meeting,
                     const std::function<void(const BesideRow&)>& on_row) {
   BesideRank rank(arguments, context, meeting);
-  for (int cycle = 0; arguments.cycles == 0 || cycle < arguments.cycles; ++cycle) {
-    for (const std::int64_t size : sweep_sizes(arguments)) {
-      for (const ProductShape& shape : arguments.matrices) {
-        BesideRow row = rank.row(size, shape);
-        row.max_ctas = max_ctas;
-        if (context.rank == 0) on_row(row);
-      }
+  for (const std::int64_t size : sweep_sizes(arguments)) {
+    for (const ProductShape& shape : arguments.matrices) {
+      BesideRow row = rank.row(size, shape);
+      row.max_ctas = max_ctas;
+      if (context.rank == 0) on_row(row);
     }
   }
 }

@@ -42,8 +42,8 @@ class Pattern {
 /// for the largest message, so that nothing is allocated between measurements.
 class CollectiveBuffers {
  public:
-  /// Throws ResourceError as Device::allocate. `unaligned`: both begin one element of 8 bytes beyond their alignment.
-  CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane, bool unaligned);
+  /// Throws ResourceError as Device::allocate.
+  CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane);
   ~CollectiveBuffers();
   CollectiveBuffers(const CollectiveBuffers&) = delete;
   CollectiveBuffers& operator=(const CollectiveBuffers&) = delete;
@@ -70,7 +70,6 @@ class CollectiveBuffers {
   const Lane lane_;
   std::byte* first_;
   std::byte* second_;
-  const std::int64_t offset_;
   std::vector<std::byte> staging_;  // host memory
 };
 

@@ -45,7 +45,7 @@ Scatter scatter_of(std::vector<double> times_us);
 struct Timing {
   double time_us = 0;  ///< of an iteration within a burst of them, or alone with --check-all; over ranks as -a says
   std::vector<double> iterations_us;          ///< each alone; over ranks as -a says
-  Scatter scatter;                            ///< of those, without the first -K
+  Scatter scatter;                            ///< of those
   std::vector<double> rank_us;                ///< time_us of each rank
   std::optional<std::int64_t> wrong;          ///< elements, of all ranks and all checks; absent: not checked
   std::vector<std::int64_t> rank_wrong;       ///< the same of each rank; empty: not checked

@@ -32,7 +32,7 @@ class RankMeeting {
 };
 
 /// Times and checks messages on one rank, one after another; all ranks of the world call the same. It needs the
-/// arguments of an iteration: how many, of what, -a, -c, --check-all, -C, -K, -m, -u, -w, -z, and the largest size.
+/// arguments of an iteration: how many, of what, -a, -c, --check-all, -w, and the largest size.
 class CollectiveTimer {
  public:
   /// All must outlive this. Throws ResourceError as Device::allocate.
@@ -40,7 +40,7 @@ class CollectiveTimer {
       : a_(arguments),
         context_(context),
         meeting_(meeting),
-        buffers_(context, *arguments.most_bytes, kLane, arguments.unaligned) {}
+        buffers_(context, *arguments.most_bytes, kLane) {}
 
   /// Collective. What it returns means something on rank 0 only.
   Timing timing(const Message& message, Reduction reduction, bool in_place);

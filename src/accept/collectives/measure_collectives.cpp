@@ -30,9 +30,7 @@ class CollectivesRank {
       : a_(arguments), context_(context), listener_(listener), timer_(arguments, context, meeting) {}
 
   void run() {
-    for (int cycle = 0; a_.cycles == 0 || cycle < a_.cycles; ++cycle) {
-      for (const Collective op : a_.ops) sweep(op);
-    }
+    for (const Collective op : a_.ops) sweep(op);
   }
 
  private:
@@ -42,7 +40,6 @@ class CollectivesRank {
     if (leads()) listener_.table(op);
     for (const DType dtype : a_.dtypes) {
       const Message any{op, dtype, 0, context_.world.size()};
-      if (any.reduces() && dtype != DType::f32 && dtype != DType::bf16) continue;
       const std::vector<Reduction> once{Reduction::sum};
       for (const Reduction reduction : any.reduces() ? a_.reductions : once) {
         for (const std::int64_t size : sweep_sizes(a_)) {

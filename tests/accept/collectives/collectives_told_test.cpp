@@ -59,9 +59,9 @@ TEST(NcclTableTest, ColumnsAreThoseOfNcclTests) {
             "     1048576        262144     float     sum      -1      N/A     N/A     N/A     N/A    12.35   84.94  "
             "127.41  "
             "     0\n");
-  const CollectivesArguments more = arguments_of({{"-I", ""}, {"-S", "1"}});
+  const CollectivesArguments more = arguments_of({{"-I", ""}});
   EXPECT_THAT(nccl_row(more, row_of(Collective::reduce_scatter, 100, 100)),
-              HasSubstr("100.0     200.0     200.0    35.4  2026-05-01 12:00:00\n"));
+              ::testing::EndsWith("100.0     200.0     200.0    35.4\n"));
 }
 
 /// What the health checks around nccl-tests look for, written from their documentation.
@@ -133,22 +133,19 @@ TEST(NcclTableTest, TheHeaderSaysWhatWasAskedForAndWhoRanWhere) {
                                                {"-f", "2"},
                                                {"-w", "3"},
                                                {"-n", "4"},
-                                               {"-m", "5"},
                                                {"-c", "6"},
                                                {"-t", "3"},
                                                {"-a", "0"},
-                                               {"-C", "1"},
                                                {"--link-gb-per-s", "0.5"},
                                                {"--link-latency-us", "3"}});
   const std::string text = nccl_header(a, Collective::all_to_all, 3, places, "A processor");
   EXPECT_THAT(text, HasSubstr("# Collective test starting: alltoall_perf\n"));
   EXPECT_THAT(text, HasSubstr("# nThread 3 nGpus 1 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 3 iters: 4 agg "
-                              "iters: 5 validation: 6 graph: 0\n"));
+                              "iters: 1 validation: 6 graph: 0\n"));
   EXPECT_THAT(text, HasSubstr("#  Rank  0 Group  0 Pid     41 on       here device  0 [cpu] H100\n"
                               "#  Rank  1 Group  0 Pid     42 on       here device  1 [cpu] A processor\n"
                               "#  Rank  2 Group  0 Pid      7 on      there device  0 [cpu] A processor\n"));
-  EXPECT_THAT(text, HasSubstr("# 3 ranks; the time of an iteration is rank 0's (-a 0), and what issuing it takes the "
-                              "host (-C)\n"));
+  EXPECT_THAT(text, HasSubstr("# 3 ranks; the time of an iteration is rank 0's (-a 0)\n"));
   EXPECT_THAT(text, HasSubstr("# EMULATED link of 0.5 GB/s and 3 us a hop"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("--check-all")));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("One rank")));
