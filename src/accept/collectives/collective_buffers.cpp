@@ -62,7 +62,8 @@ int Pattern::value(int rank, std::int64_t index) const {
 
 void Pattern::fill(int rank, std::int64_t first, std::span<std::byte> out) const {
   const auto size = static_cast<std::size_t>(size_of(dtype_));
-  for (std::size_t at = 0; at < out.size(); at += size, ++first) put(dtype_, static_cast<float>(value(rank, first)), out.data() + at);
+  for (std::size_t at = 0; at < out.size(); at += size, ++first)
+    put(dtype_, static_cast<float>(value(rank, first)), out.data() + at);
 }
 
 std::int64_t Pattern::wrong(int rank, std::int64_t first, std::span<const std::byte> got) const {

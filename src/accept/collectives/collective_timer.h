@@ -37,10 +37,7 @@ class CollectiveTimer {
  public:
   /// All must outlive this. Throws ResourceError as Device::allocate.
   CollectiveTimer(const CollectivesArguments& arguments, backend::RankContext& context, RankMeeting& meeting)
-      : a_(arguments),
-        context_(context),
-        meeting_(meeting),
-        buffers_(context, *arguments.most_bytes, kLane) {}
+      : a_(arguments), context_(context), meeting_(meeting), buffers_(context, *arguments.most_bytes, kLane) {}
 
   /// Collective. What it returns means something on rank 0 only.
   Timing timing(const Message& message, Reduction reduction, bool in_place);

@@ -303,8 +303,8 @@ std::string nccl_header(const CollectivesArguments& a, backend::Collective op, i
 
 std::string nccl_row(const CollectivesArguments& a, const CollectiveRow& row) {
   const std::string text = fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", row.message.bytes(), row.message.count,
-                                 type_name(row.message.dtype), row.reduction ? to_string(*row.reduction) : "none",
-                                 row.root.value_or(-1));
+                                       type_name(row.message.dtype), row.reduction ? to_string(*row.reduction) : "none",
+                                       row.root.value_or(-1));
   return text + half_text(a, row.message, row.out_of_place) + half_text(a, row.message, row.in_place) + '\n';
 }
 

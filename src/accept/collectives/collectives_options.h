@@ -50,7 +50,7 @@ struct CollectivesArguments {
   double timeout_s = 0;    ///< 0: none of its own
   OverRanks over_ranks = OverRanks::most;
   bool per_iteration = false;  ///< further columns
-  std::string output_file;  ///< JSON; empty: none
+  std::string output_file;     ///< JSON; empty: none
   bool overwrite = false;
   int registration = 0;          ///< of NCCL: 0 none, 1 local, 2 windows
   int cta_policy = 0;            ///< of NCCL: 0 its own, 1 efficiency, 2 zero

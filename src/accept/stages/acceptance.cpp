@@ -530,7 +530,6 @@ void write_acceptance(const std::filesystem::path& folder, const AcceptanceRepor
   console().print(acceptance_table(report, console().verbose()));
   const std::string result = result_text(acceptance_json(report, measured, world, settings));
   write_file(folder / "result.json", result);
-  write_file(folder / "SHA256SUMS", fmt::format("{}  result.json\n", sha256(result)));
   write_file(folder / "junit.xml", acceptance_junit(report));
   write_file(folder / "summary.md", acceptance_markdown(report, sha256(result)));
   write_file(folder / "metrics.prom", acceptance_metrics(report));

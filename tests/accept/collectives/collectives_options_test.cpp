@@ -44,24 +44,10 @@ TEST(CollectivesOptionsTest, WhatCannotBeDoneIsRefusedInASentence) {
 
 // The table of 2.19.6, src/common.cu.
 TEST(CollectivesOptionsTest, NamesAreThoseOfNcclTests) {
-  for (const char* names : {"-t,--nthreads",
-                            "-g,--ngpus",
-                            "-b,--minbytes",
-                            "-e,--maxbytes",
-                            "-i,--stepbytes",
-                            "-f,--stepfactor",
-                            "-n,--iters",
-                            "-w,--warmup_iters",
-                            "-c,--check",
-                            "-o,--op",
-                            "-d,--datatype",
-                            "-r,--root",
-                            "-T,--timeout",
-                            "-J,--output_file",
-                            "-a,--average",
-                            "-R,--local_register",
-                            "-x,--cta_policy",
-                            "-I,--per_iter_timing"}) {
+  for (const char* names :
+       {"-t,--nthreads", "-g,--ngpus", "-b,--minbytes", "-e,--maxbytes", "-i,--stepbytes", "-f,--stepfactor",
+        "-n,--iters", "-w,--warmup_iters", "-c,--check", "-o,--op", "-d,--datatype", "-r,--root", "-T,--timeout",
+        "-J,--output_file", "-a,--average", "-R,--local_register", "-x,--cta_policy", "-I,--per_iter_timing"}) {
     EXPECT_TRUE(std::ranges::any_of(collectives_options(), [&](const auto& o) { return o.names == names; })) << names;
   }
 }
@@ -140,9 +126,7 @@ TEST(CollectivesOptionsTest, EachOptionSetsItsArgument) {
   EXPECT_FALSE(of_nccl.per_iteration);
   EXPECT_THAT(of_nccl.dtypes, ElementsAre(DType::f32, DType::bf16));
   EXPECT_THAT(of_nccl.reductions, ElementsAre(Reduction::sum, Reduction::average));
-  for (const auto& [name, type] : {std::pair{"float", DType::f32},
-                                   {"fp32", DType::f32},
-                                   {"bf16", DType::bf16}}) {
+  for (const auto& [name, type] : {std::pair{"float", DType::f32}, {"fp32", DType::f32}, {"bf16", DType::bf16}}) {
     EXPECT_THAT(arguments_of({{"-d", name}}).dtypes, ElementsAre(type)) << name;
   }
 }

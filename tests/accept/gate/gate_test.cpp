@@ -416,18 +416,6 @@ TEST(Gate, AcceptancesThatMeasuredOtherwiseAreNotCompared) {
   EXPECT_EQ(code(older), static_cast<int>(ExitCode::other_machine)) << "it does not say what was set";
 }
 
-TEST(GatedResultTest, AResultWithoutItsChecksumIsRefused) {
-  const TemporaryFolder folder;
-  const std::string text = result_text(accept_json(40));
-  const std::string path = folder.write("monday/result.json", text);
-  folder.write("monday/SHA256SUMS", sha256(text) + "  result.json\n");
-  EXPECT_EQ(read_gated_result(path).not_accepted_because, "");
-  // Written anew by somebody who knows what a digest is made of, and who did not write the checksum anew.
-  folder.write("monday/result.json", result_text(accept_json(44)));
-  EXPECT_THAT(config_error([&] { read_gated_result(path); }),
-              AllOf(HasSubstr("its SHA-256 is"), HasSubstr("it was changed after it was written")));
-}
-
 TEST(GatedResultTest, AVerdictThatWasChangedByHandIsNoBaseline) {
   const TemporaryFolder folder;
   const auto refused = [&](const json& content) {
