@@ -64,6 +64,8 @@ struct CollectiveRow {
   std::optional<Timing> out_of_place;
   std::optional<Timing> in_place;  ///< absent: there is no such call
   std::string date;                ///< "2026-05-01 12:00:00"
+
+  const Timing& timing() const { return in_place ? *in_place : *out_of_place; }
 };
 
 /// "sum", "avg".

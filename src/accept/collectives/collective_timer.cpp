@@ -40,6 +40,12 @@ std::vector<double> RankMeeting::broadcast(backend::RankContext& context, const 
 
 using backend::Stamp;
 
+std::vector<double> microseconds(const std::vector<Stamp>& stamps) {
+  std::vector<double> us;
+  for (const Stamp& stamp : stamps) us.push_back(us_between(stamp.begin_ns, stamp.end_ns));
+  return us;
+}
+
 Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool in_place) {
   std::int64_t wrong = a_.checks > 0 ? check(message, reduction, in_place) : 0;
   if (a_.checks == 0) buffers_.fill(message, in_place, a_.root, pattern(message));
@@ -118,9 +124,7 @@ CollectiveTimer::Iterations CollectiveTimer::burst(const Message& message, Reduc
   context_.device.synchronize();
   context_.device.settle_stamps();
   const double whole_us = us_between(stamps.front().begin_ns, stamps.back().end_ns);
-  Iterations all{.mean_us = whole_us / a_.iterations, .each_us = {}, .wrong = {}};
-  for (const Stamp& stamp : stamps) all.each_us.push_back(us_between(stamp.begin_ns, stamp.end_ns));
-  return all;
+  return {.mean_us = whole_us / a_.iterations, .each_us = microseconds(stamps), .wrong = {}};
 }
 
 CollectiveTimer::Iterations CollectiveTimer::checked_one_by_one(const Message& message, Reduction reduction,
@@ -136,7 +140,7 @@ CollectiveTimer::Iterations CollectiveTimer::checked_one_by_one(const Message& m
     all.wrong.push_back(buffers_.wrong(message, in_place, reduction, a_.root, expected));
   }
   context_.device.settle_stamps();
-  for (const Stamp& stamp : stamps) all.each_us.push_back(us_between(stamp.begin_ns, stamp.end_ns));
+  all.each_us = microseconds(stamps);
   all.mean_us = std::accumulate(all.each_us.begin(), all.each_us.end(), 0.0) / a_.iterations;
   return all;
 }

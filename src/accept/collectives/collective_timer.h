@@ -31,6 +31,9 @@ class RankMeeting {
   std::vector<std::string> slots_;  // of threads
 };
 
+/// Durations of timed ops.
+std::vector<double> microseconds(const std::vector<backend::Stamp>& stamps);
+
 /// Times and checks messages on one rank, one after another; all ranks of the world call the same. It needs the
 /// arguments of an iteration: how many, of what, -a, -c, --check-all, -w, and the largest size.
 class CollectiveTimer {

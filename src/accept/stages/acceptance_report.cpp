@@ -277,9 +277,9 @@ void judge_scales(Judging& judging) {
     std::int64_t bytes = 0;
     for (const accept::Scale& scale : accept::scales_of(m.cluster)) {
       accept::Rung& rung = rungs.emplace_back(accept::Rung{scale, {}});
-      for (const CollectiveRow& row : m.scales.rows) {
+      for (const CollectiveRow& row : m.scales) {
         if (row.message.op != op || row.message.ranks != scale.ranks) continue;
-        rung.gb_per_s = bus_rates(row.message, row.in_place ? *row.in_place : *row.out_of_place);
+        rung.gb_per_s = bus_rates(row.message, row.timing());
         bytes = row.message.part_bytes();
       }
     }
@@ -287,15 +287,6 @@ void judge_scales(Judging& judging) {
     judging.add(accept::judge_scale(fmt::format("{}{}, by ranks of a group", to_string(op), size), rungs,
                                     judging.wanted.scale_pct / 100));
   }
-  if (m.scales.shard == 0) return;
-  std::vector<double> ratios;
-  const double alone = accept::median_interval(m.scales.reduce_alone_us).median;
-  for (const double us : m.scales.reduce_beside_us) {
-    if (alone > 0) ratios.push_back(us / alone);
-  }
-  judging.add(accept::judge_slowdown(fmt::format("reduce-scatter in groups of {} beside all-reduce across {} replicas",
-                                                 m.scales.shard, m.scales.replicate),
-                                     std::move(ratios), std::nullopt));
 }
 
 void judge_step(Judging& judging) {
@@ -410,7 +401,7 @@ const std::vector<Judges>& all_judges() {
       {judge_pairs, {"pairs of"}},
       {judge_ladder, {"all_gather of", "reduce_scatter of"}},
       {judge_shapes, {}},
-      {judge_scales, {"collectives in groups", "reduce-scatter in groups"}},
+      {judge_scales, {"collectives in groups"}},
       {judge_step, {"training steps"}},
       {judge_parts_of_a_step, {"computation alone", "soak"}},
       {judge_lateness, {}},

@@ -91,12 +91,6 @@ accept::Cluster cluster_of(const std::vector<std::string>& hosts) {
   return {.nodes = static_cast<int>(sizes.size()), .gpus_per_node = sizes.front(), .rails = sizes.front()};
 }
 
-double median_us(std::vector<Stamp> stamps) {
-  std::vector<double> times;
-  for (const Stamp& stamp : stamps) times.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
-  return account::median(std::move(times));
-}
-
 /// Numbers of elements that a rank holds of a unit, and of the units like it.
 std::map<std::int64_t, int> shards_of(const engine::Setup& setup) {
   const int ranks = setup.plan.mesh.ranks();
@@ -116,7 +110,6 @@ ScaleEffort scale_effort(const engine::Setup& setup, const AcceptanceEffort& eff
   return {.count = shards.empty() ? 0 : most_frequent(shards),
           .gathered = setup.plan.param_dtype,
           .reduced = setup.plan.reduce_dtype,
-          .shard = setup.config.mesh.replicate > 1 ? static_cast<int>(setup.config.mesh.shard) : 0,
           .iterations = effort.iterations};
 }
 
@@ -406,7 +399,7 @@ class AcceptanceRank {
         for (Stamp& stamp : stamps) issue(&stamp);
         context_.device.synchronize();
         context_.device.settle_stamps();
-        mine.push_back(median_us(stamps));
+        mine.push_back(account::median(microseconds(stamps)));
       };
       for (const int root : {0, 1}) {
         timed([&](Stamp* stamp) { pair->broadcast(kPairLane, (*blocks_)[1], count, DType::f32, root, stamp); });

@@ -68,7 +68,7 @@ struct AcceptanceMeasurements {
   bool shares_cores = false;                    ///< and those of a host outnumber its cores
   bool cores_move_bytes = true;                 ///< of CPU ranks, unless links are emulated
   std::vector<CollectiveRow> ladder;            ///< the collectives of the run's own units
-  ScaleMeasurements scales;                     ///< the most frequent unit's, in groups of ranks
+  std::vector<CollectiveRow> scales;            ///< the most frequent unit's, in groups of ranks
   std::vector<accept::Arrivals> arrivals;       ///< at the reductions of the run's steps
   std::vector<accept::ArmRound> arms;           ///< of a step
   std::vector<accept::ArmRound> soak;           ///< rounds of the same arms, again and again; of a full acceptance

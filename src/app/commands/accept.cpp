@@ -197,7 +197,7 @@ each, one per GPU. It measures, in this order:
   launches     of kernels until the host knows their end, on all GPUs at once
   pairs        both directions, everybody with everybody up to 64 ends: finds a slow NIC, link or switch
   collectives  all-gather and reduce-scatter of the sizes of the run's units, every element checked
-  scales       the same in groups of 2, 4, … all ranks, and shard groups beside replicate groups
+  scales       the same in groups of 2, 4, … all ranks
   steps        the run that the profile names: how much communication is exposed, who is late
   parts        a step's computation alone, its communication alone, and both, in turns
   soak         with --full: the parts again and again for the rest of the budget: finds who grows slower

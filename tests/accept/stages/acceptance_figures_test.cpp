@@ -221,18 +221,6 @@ TEST(AcceptanceTest, EmulatedPartsAreToldAndNotHeldAgainstProcessors) {
   EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).findings.empty()) << "cores do not move these bytes";
 }
 
-TEST(AcceptanceTest, TheReductionBesideAnotherIsHeldAgainstItsTimeAlone) {
-  const Trial trial = trial_with_exposed(0.05);
-  AcceptanceMeasurements m = measured({});
-  const std::string figure = "reduce-scatter in groups of 4 beside all-reduce across 2 replicas";
-  m.scales.reduce_alone_us.assign(20, 200);
-  EXPECT_DOUBLE_EQ(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure).value.median, 0.75);
-  m.scales.reduce_alone_us.assign(20, 0);
-  EXPECT_EQ(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure).value.n, 0);
-  m.scales.shard = 0;
-  EXPECT_THROW(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure), std::out_of_range);
-}
-
 TEST(AcceptanceTest, EachStepOfARankIsAShare) {
   Trial trial = trial_with_exposed(0.05);
   trial.metrics->ranks[3].step_ms.median = 0;

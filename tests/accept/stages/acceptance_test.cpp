@@ -275,7 +275,7 @@ TEST(AcceptanceTest, TheScaleAtWhichACollectiveFallsFails) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});
   EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "scale", Verdict::pass));
-  for (CollectiveRow& row : m.scales.rows) {
+  for (CollectiveRow& row : m.scales) {
     if (row.message.ranks != 8 || row.message.reduces()) continue;
     for (double& us : row.in_place->iterations_us) us *= 2;
   }
@@ -286,16 +286,6 @@ TEST(AcceptanceTest, TheScaleAtWhichACollectiveFallsFails) {
   EXPECT_EQ(acceptance_json(report, m, World{}, nlohmann::json())["scales"].size(), 6U);
   m.scales = {};
   EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "scale", Verdict::inconclusive));
-}
-
-TEST(AcceptanceTest, ShardAndReplicateGroupsAtOnceAreTold) {
-  const Trial trial = trial_with_exposed(0.05);
-  const AcceptanceReport report = judge_acceptance(wanted(), measured({}), &trial);
-  const auto j = std::ranges::find_if(report.judgements, [](const Judgement& one) {
-    return one.figure == "reduce-scatter in groups of 4 beside all-reduce across 2 replicas";
-  });
-  ASSERT_NE(j, report.judgements.end());
-  EXPECT_DOUBLE_EQ(j->value.median, 1.5);
 }
 
 TEST(AcceptanceTest, ASilentFallbackFails) {

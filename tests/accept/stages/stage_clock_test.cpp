@@ -111,7 +111,7 @@ TEST(StageClockTest, AnAcceptanceOverrunsItsBudgetByOneRoundOnly) {
     const AcceptanceMeasurements m = acceptances.measure(clock);
     clock.end();
     const std::size_t rounds = m.device_rates.size() + m.memory_rates.size();
-    EXPECT_LT(static_cast<double>(rounds + m.ladder.size() + m.scales.rows.size() / 2), budget_s);
+    EXPECT_LT(static_cast<double>(rounds + m.ladder.size() + m.scales.size() / 2), budget_s);
     EXPECT_LE(last_began, budget_s + kLooks) << "nothing begins when all is spent";
     if (budget_s < 1000) {
       EXPECT_TRUE(clock.stages().back().skipped) << budget_s;
@@ -119,7 +119,7 @@ TEST(StageClockTest, AnAcceptanceOverrunsItsBudgetByOneRoundOnly) {
     }
     EXPECT_EQ(rounds, 30U) << "with enough time nothing is left out";
     EXPECT_FALSE(m.ladder.empty());
-    EXPECT_FALSE(m.scales.rows.empty());
+    EXPECT_FALSE(m.scales.empty());
     for (const Stage& stage : clock.stages()) EXPECT_FALSE(stage.skipped) << stage.name;
   }
 }
