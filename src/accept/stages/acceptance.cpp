@@ -95,12 +95,6 @@ void serve_parts(Job& job, const StageOrder& order) {
   run_arms(set_up_arms(cell.setup.config, order.effort.arm_rounds), *cell.data, &job.session());
 }
 
-bool wrong_data(const std::vector<CollectiveRow>& ladder) {
-  const auto wrong = [](const std::optional<Timing>& timing) { return timing && timing->wrong.value_or(0) > 0; };
-  return std::ranges::any_of(ladder,
-                             [&](const CollectiveRow& row) { return wrong(row.out_of_place) || wrong(row.in_place); });
-}
-
 bool has_a_round(const engine::Measurement& brought) { return brought.traces.front().steps.size() >= kStepsOfARound; }
 
 /// A rate that durations are told by where the profile has no reference: of slow GPUs, and of slow processors.
@@ -252,9 +246,7 @@ class Acceptance {
         effort_(effort_of(wanted, patience.full)),
         full_(patience.full),
         job_(job),
-        clock_(
-            patience.budget_s, [] { return static_cast<double>(now_ns()) * 1e-9; },
-            [this](const std::string& stage) { say(stage); }),
+        clock_(patience.budget_s, patience.now_s, [this](const std::string& stage) { say(stage); }),
         nodes_(job == nullptr ? std::vector{launch::node_name()} : std::vector<std::string>(job->ranks())) {}
 
   std::string stage() const {
@@ -293,9 +285,13 @@ class Acceptance {
       const int code = job_ == nullptr ? kLost : job_->watch().failure_code(1).value_or(kLost);
       if (code == static_cast<int>(ExitCode::interrupted)) keep_measured(keep);
       if (code == kLost) {  // else a key is wrong
-        const std::optional<launch::JobFailure> failure = job_ == nullptr ? std::nullopt : job_->channel().failure();
-        const int rank = job_ == nullptr ? 0 : failure ? failure->rank : -1;
-        lost_once(rank, failure ? failure->message : error.what(), false);
+        launch::JobFailure failure{.message = error.what()};
+        if (job_ == nullptr) {
+          failure.rank = 0;
+        } else if (const std::optional<launch::JobFailure> told = job_->channel().failure()) {
+          failure = *told;
+        }
+        lost_once(failure.rank, failure.message, false);
       }
       throw;
     }
@@ -336,7 +332,7 @@ class Acceptance {
     if (stop.stop_requested()) return;
     const std::string why = fmt::format("the ranks did not come to an end within {} (--limit); the last stage was: {}",
                                         format_duration(limit_s), stage());
-    lost(-1, why, true);
+    lost(launch::JobFailure{}.rank, why, true);
     job_->channel().fail(why);
   }
 
@@ -396,7 +392,8 @@ class Acceptance {
 
   void measure_steps() {
     const std::string name = fmt::format("training steps of {}", wanted_.run);
-    if (wrong_data(measured_.ladder)) return clock_.skip(name, "a collective gave a wrong result");
+    if (std::ranges::any_of(measured_.ladder, &CollectiveRow::has_wrong_data))
+      return clock_.skip(name, "a collective gave a wrong result");
     config::RunConfig config = cell_.setup.config;
     const double each_s = step_s();
     if (!clock_.admits(name, each_s * static_cast<double>(kFewestSteps + config.train.warmup))) return;
@@ -405,7 +402,7 @@ class Acceptance {
     config.train.steps = steps;
     clock_.begin(name, each_s * static_cast<double>(steps + config.train.warmup));
     // Estimates of steps that nobody has seen may be far too small.
-    trial_ = whole_trial(config, job_, {}, [this] { return clock_.left_s() <= 0; });
+    trial_ = whole_trial(config, job_, {}, [this] { return clock_.is_spent(); });
     if (!trial_->metrics) {
       trial_.reset();
       return clock_.skip(name, clock_.spent());
@@ -439,7 +436,7 @@ class Acceptance {
     AcceptanceEffort effort = effort_;
     effort.arm_rounds = rounds;
     order(effort);
-    engine::Measurement brought = run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
+    engine::Measurement brought = run_arms(arms, *cell_.data, session(), [this] { return clock_.is_spent(); });
     add_watched(measured_.gpus, brought.gpus);
     return brought;
   }

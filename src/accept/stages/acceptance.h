@@ -9,6 +9,7 @@
 
 #include "accept/stages/acceptance_report.h"
 #include "accept/stages/measure_acceptance.h"
+#include "base/clock.h"
 #include "config/accuracy.h"
 #include "runs/cell.h"
 #include "runs/job_run.h"
@@ -22,6 +23,7 @@ struct Patience {
   bool full = false;    ///< more iterations, so that tails can be rated, and a soak
   double budget_s = 0;  ///< for all stages
   double limit_s = 0;   ///< a job that goes on for longer is ended
+  std::function<double()> now_s = [] { return static_cast<double>(now_ns()) * 1e-9; };  ///< the clock of the budget
 };
 
 struct Measured {

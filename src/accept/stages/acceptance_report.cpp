@@ -229,7 +229,7 @@ void judge_ladder(Judging& judging) {
   const bool alone = m.cluster.ranks() < 2;  // nobody to communicate with
   for_each_timing(m, [&](const Message& message, const Timing& timing, bool in_place) {
     const std::string name(to_string(message.op)), figure = ladder_figure(message, in_place);
-    if (timing.wrong.value_or(0) > 0) {
+    if (timing.has_wrong_data()) {
       judging.report.wrong_data = true;
       std::vector<int> ranks;
       for (std::size_t rank = 0; rank < timing.rank_wrong.size(); ++rank) {
@@ -260,7 +260,7 @@ void judge_shapes(Judging& judging) {
   if (judging.m.cluster.ranks() < 2) return;
   std::map<std::string, std::vector<accept::SizeRate>> shapes;
   for_each_timing(judging.m, [&](const Message& message, const Timing& timing, bool in_place) {
-    if (timing.wrong.value_or(0) > 0) return;
+    if (timing.has_wrong_data()) return;
     shapes[fmt::format("{} by size{}", to_string(message.op), in_place ? ", in place" : "")].push_back(
         {message.bytes(), accept::median_interval(bus_rates(message, timing))});
   });

@@ -113,9 +113,10 @@ std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double l
         {static_cast<int>(rank), host, fmt::format("rank {} on {} {}", rank, host, launch::describe(ends[rank]))});
   }
   if (lost.empty() && all_killed) {
-    lost.push_back({-1, host,
-                    fmt::format("the {} ranks on {} did not come to an end within {} (--limit) and were killed",
-                                ends.size(), host, format_duration(limit_s))});
+    lost.push_back(
+        {.host = host,
+         .sentence = fmt::format("the {} ranks on {} did not come to an end within {} (--limit) and were killed",
+                                 ends.size(), host, format_duration(limit_s))});
   }
   return lost;
 }

@@ -77,6 +77,24 @@ struct AcceptanceMeasurements {
   std::vector<double> standstill_s;  ///< by rank: for how long, at most, its process did not run at all
 };
 
+/// Facts of a rank, told before anything is measured. For a GPU, the model and the place on the bus, and the NIC
+/// that the topology puts nearest, are what a vendor is told.
+struct RankFacts {
+  std::string host;
+  Fingerprint print;
+  std::string device;
+  std::string uuid;
+  std::string adapter;
+  std::string leaf;  ///< its switch, as Slurm told it
+};
+RankFacts own_facts(const backend::Facts& device, const std::optional<GpuHealth>& gpu);
+
+/// Name before PIX or PXB in "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS"; empty: there is none.
+std::string nearest_adapter(const std::string& paths);
+
+/// Nodes of as many ranks each, numbered node by node; else one node, of which all ranks are ends.
+accept::Cluster cluster_of(const std::vector<std::string>& hosts);
+
 /// The messages that FSDP sends in the run of `setup`: its largest unit, its most frequent one, its smallest, and one
 /// that fits no alignment; gathered and reduced, each once.
 std::vector<Message> ladder_of(const engine::Setup& setup);

@@ -13,7 +13,6 @@
 #include "backend/kernels.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/lane_pool.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -179,14 +178,13 @@ accept::DeviceRounds measure_launches(const Rounds& rounds) {
 }
 
 std::int64_t scale_bytes(const ScaleEffort& effort, int ranks) {
-  return 3 * LanePool::rounded(largest_bytes(effort, ranks));
+  return Blocks<3>::bytes(largest_bytes(effort, ranks));
 }
 
 std::vector<CollectiveRow> measure_scales(
     const accept::Cluster& cluster, const ScaleEffort& effort, RankContext& context, RankMeeting& meeting,
     const std::function<bool(const std::string&, std::optional<double>)>& begins) {
   std::vector<CollectiveRow> rows;
-  if (effort.count == 0) return rows;
   ScaleRank rank(effort, context, meeting);
   for (const accept::Scale& scale : accept::scales_of(cluster)) {
     const std::string name = fmt::format("collectives in groups of {}", scale.ranks);

@@ -14,6 +14,7 @@
 #include "accept/step_arms.h"
 #include "backend/backend.h"
 #include "backend/kernels.h"
+#include "base/lane_pool.h"
 
 namespace fsdpbench::app {
 
@@ -41,6 +42,9 @@ class Blocks {
   Blocks& operator=(const Blocks&) = delete;
 
   std::byte* operator[](std::size_t i) const { return blocks_[i]; }
+
+  /// Device memory that all of them take.
+  static std::int64_t bytes(std::int64_t each) { return kCount * LanePool::rounded(each); }
 
  private:
   backend::RankContext& context_;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/hand_run.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::app {
@@ -42,6 +43,67 @@ TEST(StepArmsRun, PartsAloneTakeWhatTheirOpsTake) {
     EXPECT_LT(r.whole_ms, r.computation_ms + r.communication_ms) << "something overlaps";
     EXPECT_GE(r.whole_ms, std::max(r.computation_ms, r.communication_ms));
   }
+}
+
+/// Steps of two ranks in the order of a round. In each a rank computes for 2 ms, the other for 4; a transfer whose last
+/// rank arrives after 1 ms takes 3 more. Each arm's second step takes 1 ms longer.
+TEST(StepArmsRun, ARoundHasTheMeansOfEachArm) {
+  using schedule::OpKind;
+  testing::HandRun run(2);
+  constexpr std::int64_t kMs = 1'000'000;
+  std::int64_t at = 0;
+  for (int step = 0; step < 6 + 3; ++step) {  // the second round is not whole
+    const std::int64_t more = step % 6 >= 3 ? kMs : 0;
+    const bool computes = step % 6 != 1 && step % 6 != 4, communicates = step % 6 != 0 && step % 6 != 5;
+    run.step({{at, at + 10 * kMs}, {at, at + 12 * kMs + more}});
+    if (computes) {
+      run.op(
+          OpKind::forward, Lane::compute,
+          std::vector<testing::Times>{{.begin = at, .end = at + 2 * kMs}, {.begin = at, .end = at + 4 * kMs + more}});
+    }
+    if (communicates) {
+      run.collective(OpKind::all_gather, Lane::all_gather,
+                     testing::Times{.begin = at, .end = at + 4 * kMs, .arrived = at + kMs + more});
+    }
+    run.op(OpKind::host_wait, Lane::compute, testing::Times{});
+    at += 20 * kMs;
+  }
+  const std::vector<accept::ArmRound> rounds = arm_rounds(run.view());
+  ASSERT_EQ(rounds.size(), 1U);
+  EXPECT_DOUBLE_EQ(rounds[0].computation_ms, 12.5);
+  EXPECT_DOUBLE_EQ(rounds[0].communication_ms, 12.5);
+  EXPECT_DOUBLE_EQ(rounds[0].whole_ms, 12.5);
+  EXPECT_DOUBLE_EQ(rounds[0].kernels_alone_ms, 3.25) << "the mean of 2 and 4, and of 2 and 5";
+  EXPECT_DOUBLE_EQ(rounds[0].kernels_beside_ms, 3.25);
+  EXPECT_DOUBLE_EQ(rounds[0].transfers_alone_ms, 2.5) << "the mean of 3 and 2";
+  EXPECT_DOUBLE_EQ(rounds[0].transfers_beside_ms, 2.5);
+}
+
+TEST(StepArmsRun, WarmUpIsWholeStepsAndMemoryIsWhatTheArmsNeed) {
+  config::RunConfig config = testing::settled(testing::tiny_decoder());
+  config.train.warmup = 3;
+  config.checkpoint.folder = "saved";
+  const engine::Setup arms = set_up_arms(config, 2);
+  EXPECT_EQ(arms.config.checkpoint.folder, "");
+  EXPECT_EQ(arms.config.train.warmup, 3);
+  EXPECT_EQ(arms.config.train.steps, 12);
+  ASSERT_EQ(arms.schedules.steps.size(), 3U + 12);
+  const auto collectives = [&](std::size_t step) {
+    return std::ranges::count_if(arms.schedules.steps[step].ops,
+                                 [](const schedule::Op& op) { return op.is_collective(); });
+  };
+  const auto all = collectives(2);
+  EXPECT_GT(all, 0);
+  for (std::size_t round = 0; round < 2; ++round) {
+    const std::size_t first = 3 + 6 * round;
+    EXPECT_EQ(collectives(first), 0);
+    EXPECT_EQ(collectives(first + 1), all);
+    EXPECT_EQ(collectives(first + 2), all);
+    EXPECT_EQ(collectives(first + 5), 0);
+  }
+  const engine::Setup plain = engine::set_up(config);
+  EXPECT_EQ(arms.pool_bytes,
+            plain.pool_bytes + std::max<std::int64_t>(0, arms.memory.reserved - plain.memory.reserved));
 }
 
 TEST(StepArmsRun, WithoutPrefetchNothingIsHiddenInForward) {
