@@ -29,9 +29,12 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "config/validate.h"
 #include "config/write.h"
 #include "hardware/other_work.h"
 #include "launch/addresses.h"
+#include "launch/interrupt.h"
+#include "launch/own_ranks.h"
 #include "record/console.h"
 #include "record/json_fields.h"
 #include "record/table.h"
@@ -533,18 +536,50 @@ void write_acceptance(const std::filesystem::path& folder, const AcceptanceRepor
   const NodeLists nodes = node_lists(report);
   write_file(folder / "pass_nodes.txt", host_lines(nodes.pass));
   write_file(folder / "fail_nodes.txt", host_lines(nodes.fail));
+  console().info(fmt::format("written to {}", folder.string()));
 }
 
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
                 const std::vector<std::string>& command_line, ExitCode code) {
   write_acceptance(folder, report, {}, current_world(config, nullptr, command_line), nlohmann::json());
-  console().info(fmt::format("written to {}", folder.string()));
   return static_cast<int>(code);
 }
 
-std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, const engine::Setup& setup,
-                            int nodes, const Patience& patience) {
-  const int ranks = setup.plan.mesh.ranks(), each = ranks / nodes;
+int accept_on_own_ranks(const config::Acceptance& wanted, const config::RunConfig& config,
+                        const std::filesystem::path& folder, const std::vector<std::string>& command_line,
+                        double limit_s, int ranks) {
+  constexpr double kBackstop_s = 30;  // rank 0 ends the job itself at its limit, and can say more
+  std::vector<std::string> words(command_line.begin() + 1, command_line.end());
+  words.insert(words.end(), {"--out", folder.string()});
+  keep_what_is_done(true);
+  limit_s += kBackstop_s;
+  const auto ends = launch::start_ranks(words, ranks, {.limit_s = limit_s}, interrupt_requested);
+  if (interrupt_requested()) return static_cast<int>(ExitCode::interrupted);
+  // A configuration that a rank refuses says nothing of its machine, whatever then becomes of those that wait for it.
+  const int refused = static_cast<int>(ExitCode::bad_input);
+  if (std::ranges::count(ends, refused, &launch::RankEnd::code) > 0) return refused;
+  const std::vector<LostRank> lost = lost_of(ends, limit_s);
+  if (lost.empty()) return ends.front().code;
+  const bool on_processors = config.device.backend == config::BackendKind::cpu;
+  const AcceptanceReport report =
+      judge_lost_ranks(wanted, ranks, {}, lost, on_processors, told_by_rank_0(folder / "result.json"));
+  const ResultFolder again("accept", folder.string(), OldResult::overwrite);
+  return report_lost(folder, report, config, command_line, ExitCode::rank_failed);
+}
+
+std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, config::RunConfig config,
+                            std::optional<int> asked, const Patience& patience) {
+  const int nodes = asked.value_or(wanted.nodes);
+  if (nodes < wanted.nodes) {
+    throw ConfigError(fmt::format("--nodes {}: {} is about {} nodes or more.", nodes, profile, wanted.nodes));
+  }
+  const int each = wanted.ranks_per_node > 0 ? wanted.ranks_per_node
+                   : wanted.ranks > 0        ? wanted.ranks
+                                             : static_cast<int>(config.mesh.ranks);
+  const int ranks = nodes * each;
+  config.mesh.ranks = ranks;
+  config::validate(config);
+  const engine::Setup setup = engine::set_up(std::move(config));
   Plan plan(wanted, setup, nodes, patience.full);
   std::string text =
       fmt::format("Plan of an acceptance of {} ranks on {} {}, compared with {}. Nothing was measured.\n\n", ranks,

@@ -315,7 +315,7 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
   // 46 ops of 2 GFLOP at 1 GFLOP/s; 46 copies of 105 MB, twice, at 1 and an assumed 5 GB/s; 7 rounds of 18 x 4 MiB at
   // 1 MB/s; 2 x 203 gathers of together 1.37 MB, of which 7/8 move, at 0.1 MB/s, and the same for three groups, half as
   // often.
-  const std::string one = acceptance_plan(w, "profile", engine::set_up(config), 1, {true, 600, 1200});
+  const std::string one = acceptance_plan(w, "profile", config, 1, {true, 600, 1200});
   EXPECT_THAT(one, ::testing::StartsWith("Plan of an acceptance of 8 ranks on 1 node, compared with a <fabric> "));
   for (const char* line : {
            "matrix products  15 rounds of 1000 rows on all ranks                       1 min 32 s",
@@ -346,7 +346,7 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
   config.mesh = {32, 32, 1};
   config.device.backend = config::BackendKind::cuda;
   w.rated_pct = 0;
-  const std::string four = acceptance_plan(w, "profile", engine::set_up(config), 4, {false, 600, 1200});
+  const std::string four = acceptance_plan(w, "profile", config, 4, {false, 600, 1200});
   EXPECT_THAT(four, ::testing::StartsWith("Plan of an acceptance of 32 ranks on 4 nodes, "));
   for (const char* line : {
            "matrix products  15 rounds of 1000 rows on all ranks                                1 min 32 s",
@@ -368,7 +368,7 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
     EXPECT_THAT(four, HasSubstr(std::string("\n") + line + "\n"));
   }
   w.references.clear();
-  EXPECT_THAT(acceptance_plan(w, "profile", engine::set_up(config), 4, {false, 600, 1200}),
+  EXPECT_THAT(acceptance_plan(w, "profile", config, 4, {false, 600, 1200}),
               HasSubstr("No figure has a floor: the profile has no [[reference]]."));
 }
 
