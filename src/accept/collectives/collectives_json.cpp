@@ -293,10 +293,6 @@ std::string nccl_header(const CollectivesArguments& a, backend::Collective op, i
   if (a.check_all) {
     text += "# The data of every timed iteration is checked (--check-all): each is timed alone, not in a burst\n";
   }
-  if (a.link_gb_per_s) {
-    text += fmt::format("# EMULATED link of {:g} GB/s and {:g} us a hop: these are no figures of this machine\n",
-                        *a.link_gb_per_s, a.link_latency_us);
-  }
   if (ranks == 1) text += "# One rank has nobody to communicate with: nothing below is a measurement of a link\n";
   return text + "#\n" + column_heads(a);
 }

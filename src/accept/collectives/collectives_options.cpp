@@ -139,10 +139,6 @@ constexpr CollectivesOption kOptions[]{
     {"--beside", "0|1", "Both collectives and matrix products at once: who slows whom", true, flag<&Arguments::beside>},
     {"--matrix", "SHAPE,…", "Sizes of these products: N, or MxNxK; 512", false, [](Arguments& a, const Text& v) { a.matrices = list_of(v, ',', shape_named); }},
     {"--max-ctas", "N,…", "NCCL: CTAs per kernel; several with --beside; 0: its choice", false, [](Arguments& a, const Text& v) { a.max_ctas = list_of(v, ',', [](const Text& n) { return number_in(n, 0, 64); }); }},
-    {"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false, number<&Arguments::link_gb_per_s, 1e-6, 1e6>},
-    {"--link-latency-us", "NUMBER", "Latency per hop of that link; 0", false, number<&Arguments::link_latency_us, 0.0, 1e6>},
-    {"--slow-link", "RANK", "Make the emulated link of this rank slower, as a fault to find", false, count<&Arguments::slow_link_rank, 0>},
-    {"--slow-link-factor", "N", "How many times slower that link is; 2", false, number<&Arguments::slow_link_factor, 1.0, 1e6>},
 };
 // clang-format on
 
@@ -218,12 +214,6 @@ void settle(CollectivesArguments& a) {
   }
   if (!a.beside && a.max_ctas.size() > 1) {
     throw ConfigError("collectives --max-ctas: several are measured beside products only; give one, or --beside.");
-  }
-  if (a.backend != "cpu" && (a.link_gb_per_s || a.slow_link_rank >= 0)) {
-    throw ConfigError("collectives: links are emulated by the CPU's ranks only; leave out --backend cuda.");
-  }
-  if (!a.link_gb_per_s && (a.slow_link_rank >= 0 || a.link_latency_us > 0)) {
-    throw ConfigError("collectives: --slow-link and --link-latency-us are of an emulated link; give --link-gb-per-s.");
   }
 }
 

@@ -59,11 +59,6 @@ struct CollectivesArguments {
   bool beside = false;                     ///< all-gather, reduce-scatter and matrix products at once instead
   std::vector<ProductShape> matrices{{}};  ///< of those products, one after the other
 
-  std::optional<double> link_gb_per_s;  ///< emulated; absent: the real one
-  double link_latency_us = 0;
-  int slow_link_rank = -1;  ///< of an emulated link; -1: none
-  double slow_link_factor = 2;
-
   /// Whether anything says what is wrong.
   bool checks_data() const { return checks > 0 || check_all; }
 

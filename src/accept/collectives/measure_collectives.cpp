@@ -84,22 +84,9 @@ backend::BackendOptions backend_options_for(const CollectivesArguments& a, int r
     return options;
   }
   auto& cpu = options.set<backend::CpuOptions>();
-  if (a.link_gb_per_s) cpu.link = LinkModel{*a.link_gb_per_s * 1e9, a.link_latency_us * 1e-6};
-  if (a.slow_link_rank >= 0) {
-    cpu.link_slowdown.assign(ranks, 1.0);
-    cpu.link_slowdown[a.slow_link_rank] = a.slow_link_factor;
-  }
   if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
   cpu.share_memory = engine::share_memory(launch::process_environment());
   return options;
-}
-
-void check_ranks(const CollectivesArguments& a, int ranks) {
-  if (a.root >= ranks)
-    throw ConfigError(fmt::format("collectives --root {}: there are {} ranks, from 0.", a.root, ranks));
-  if (a.slow_link_rank >= ranks) {
-    throw ConfigError(fmt::format("collectives --slow-link {}: there are {} ranks, from 0.", a.slow_link_rank, ranks));
-  }
 }
 
 void check_host_memory(const CollectivesArguments& a, int local_ranks, std::int64_t rank_bytes) {
@@ -157,7 +144,9 @@ int ranks_asked_for(const CollectivesArguments& a, const launch::Session* sessio
 void measure_collectives(const CollectivesArguments& arguments, launch::Session* session,
                          const CollectivesListener& listener) {
   const int ranks = ranks_asked_for(arguments, session);
-  check_ranks(arguments, ranks);
+  if (arguments.root >= ranks) {
+    throw ConfigError(fmt::format("collectives --root {}: there are {} ranks, from 0.", arguments.root, ranks));
+  }
   const std::int64_t buffers = CollectiveBuffers::bytes(*arguments.most_bytes);
   const std::int64_t rank_bytes = arguments.beside ? checked_sum(2 * buffers, beside_bytes(arguments)) : buffers;
   check_host_memory(arguments, session == nullptr ? ranks : session->placement().local_ranks, rank_bytes);

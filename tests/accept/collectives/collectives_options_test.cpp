@@ -36,7 +36,6 @@ TEST(CollectivesOptionsTest, WhatCannotBeDoneIsRefusedInASentence) {
   EXPECT_THAT(refusal({{"-b", "0"}, {"-e", "4"}, {"-f", "2"}}), HasSubstr("never grow"));
   EXPECT_THAT(refusal({{"--ranks", "4"}, {"-g", "8"}}), HasSubstr("differ"));
   EXPECT_THAT(refusal({{"-R", "2"}}), HasSubstr("--backend cuda"));
-  EXPECT_THAT(refusal({{"--slow-link", "1"}}), HasSubstr("--link-gb-per-s"));
   EXPECT_THAT(refusal({{"--op-list", "all_gather,scatter"}}), HasSubstr("no operation 'scatter'"));
   EXPECT_THAT(refusal({{"--check-all", "1"}, {"--beside", ""}}), HasSubstr("--beside checks no data"));
   EXPECT_THAT(refusal({{"--what", "1"}}), HasSubstr("no option --what"));
@@ -80,10 +79,6 @@ TEST(CollectivesOptionsTest, EachOptionSetsItsArgument) {
                                                {"-T", "1.5"},
                                                {"-J", "out.json"},
                                                {"--overwrite", ""},
-                                               {"--link-gb-per-s", "0.5"},
-                                               {"--slow-link", "1"},
-                                               {"--link-latency-us", "3"},
-                                               {"--slow-link-factor", "4"},
                                                {"--beside", "1"},
                                                {"--matrix", "8,2x3x4"}});
   EXPECT_EQ(a.least_bytes, 4096);
@@ -101,10 +96,6 @@ TEST(CollectivesOptionsTest, EachOptionSetsItsArgument) {
   EXPECT_TRUE(a.per_iteration && a.overwrite && a.beside);
   EXPECT_EQ(a.timeout_s, 1.5);
   EXPECT_EQ(a.output_file, "out.json");
-  EXPECT_EQ(a.link_gb_per_s, 0.5);
-  EXPECT_EQ(a.link_latency_us, 3);
-  EXPECT_EQ(a.slow_link_rank, 1);
-  EXPECT_EQ(a.slow_link_factor, 4);
   EXPECT_THAT(a.matrices, ElementsAre(ProductShape{8, 8, 8}, ProductShape{2, 3, 4}));
   const CollectivesArguments of_nccl = arguments_of({{"--backend", "cuda"},
                                                      {"-R", "2"},
@@ -166,15 +157,8 @@ TEST(CollectivesOptionsTest, RangesHaveTheirEnds) {
                                                    {"-T", "1e7", "1.1e7"},
                                                    {"--ranks", "1", "0"},
                                                    {"--ranks", "1048576", "1048577"},
-                                                   {"--slow-link", "0", "-1"},
                                                    {"--max-ctas", "0", "-1"},
                                                    {"--max-ctas", "64", "65"},
-                                                   {"--link-gb-per-s", "1e-6", "0.95e-6"},
-                                                   {"--link-gb-per-s", "1e6", "1.01e6"},
-                                                   {"--link-latency-us", "0", "-0.5"},
-                                                   {"--link-latency-us", "1e6", "1.01e6"},
-                                                   {"--slow-link-factor", "1", "0.95"},
-                                                   {"--slow-link-factor", "1e6", "1.01e6"},
                                                    {"--matrix", "65536", "65537"},
                                                    {"--matrix", "1", "0"},
                                                    {"-b", "1024T", "1025T"},
@@ -200,11 +184,6 @@ TEST(CollectivesOptionsTest, OptionsThatDoNotFitEachOtherAreRefused) {
   EXPECT_NO_THROW(arguments_of({{"--ranks", "8"}}));
   EXPECT_THAT(refusal({{"--ranks", "8"}, {"-t", "2"}}), HasSubstr("--ranks 8 and -t 2 -g 1 differ"));
   EXPECT_THAT(refusal({{"-x", "1"}}), HasSubstr("they need --backend cuda"));
-  EXPECT_THAT(refusal({{"--backend", "cuda"}, {"--link-gb-per-s", "1"}}), HasSubstr("CPU's ranks only"));
-  EXPECT_THAT(refusal({{"--backend", "cuda"}, {"--slow-link", "0"}}), HasSubstr("CPU's ranks only"));
-  EXPECT_THAT(refusal({{"--slow-link", "0"}}), HasSubstr("give --link-gb-per-s"));
-  EXPECT_THAT(refusal({{"--link-latency-us", "1"}}), HasSubstr("give --link-gb-per-s"));
-  EXPECT_NO_THROW(arguments_of({{"--link-latency-us", "0"}}));
   EXPECT_THAT(refusal({{"minbytes", "8"}}), HasSubstr("no option minbytes"));
   EXPECT_THAT(refusal({{"", "8"}}), HasSubstr("no option"));
   CollectivesArguments not_settled;
