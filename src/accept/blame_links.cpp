@@ -35,7 +35,8 @@ struct BeforePart {
 
 using Figure = double Value::*;
 
-/// The part that explains most of the low values that are left; the finest of those that explain as many.
+/// The part that explains most of the low values that are left, but for links; the finest of those that explain as
+/// many.
 std::optional<Element> best_explanation(const std::vector<Value>& values, const std::vector<bool>& explained,
                                         Figure figure, double threshold, const Parts& parts) {
   struct Count {
@@ -44,7 +45,7 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
       ++all;
       low += is_low ? 1 : 0;
     }
-    bool to_blame() const { return low > 0 && static_cast<double>(low) >= kMostPairsSlow * static_cast<double>(all); }
+    bool to_blame() const { return static_cast<double>(low) >= kMostPairsSlow * static_cast<double>(all); }
   };
   std::map<Element, Count, BeforePart> counts;
   std::map<Element, Count, BeforePart> within;  // of switches: what does not leave them
@@ -52,6 +53,7 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
     if (explained[i]) continue;
     const bool low = values[i].*figure < threshold;
     for (const Element& part : parts.of(values[i])) {
+      if (part.kind == Element::Kind::link) continue;
       counts[part].add(low);
       const bool inside = part.kind == Element::Kind::switch_ && parts.within_group(values[i].pair);
       if (inside) within[part].add(low);
@@ -61,19 +63,12 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
   for (const auto& [part, count] : within) {
     if (count.to_blame() && !counts[part].to_blame() && count.all >= kFewestWithin) counts[part] = count;
   }
-  const auto fineness = [](const Element& e) {
-    return e.kind == Element::Kind::link ? 0 : static_cast<int>(e.kind) + 1;
-  };
   std::optional<Element> best;
-  std::size_t most = 0;
-  for (const auto& [part, count] : counts) {
-    if (!count.to_blame()) continue;
-    // One slow pair tells of the pair alone: all else must be seen by two.
-    if (part.kind != Element::Kind::link && count.low < 2) continue;
-    if (count.low > most || (count.low == most && best && fineness(part) < fineness(*best))) {
-      best = part;
-      most = count.low;
-    }
+  std::size_t most = 1;                       // one slow pair tells of the pair alone
+  for (const auto& [part, count] : counts) {  // the finest first
+    if (!count.to_blame() || count.low <= most) continue;
+    best = part;
+    most = count.low;
   }
   return best;
 }
@@ -83,10 +78,10 @@ std::vector<Element> suspects_of(const std::vector<Value>& values, Figure figure
   std::vector<Element> suspects;
   std::vector<bool> explained(values.size());
   while (const std::optional<Element> next = best_explanation(values, explained, figure, threshold, parts)) {
-    if (next->kind == Element::Kind::link) break;  // found all at once below: there may be many by chance
     suspects.push_back(*next);
     for (std::size_t i = 0; i < values.size(); ++i) explained[i] = explained[i] || parts.uses(values[i], *next);
   }
+  // Links are found all at once: there may be many by chance.
   std::map<std::pair<int, int>, std::pair<int, int>> links;  // low, all
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (explained[i]) continue;
@@ -97,7 +92,7 @@ std::vector<Element> suspects_of(const std::vector<Value>& values, Figure figure
   std::vector<Element> slow_links;
   std::map<int, int> of_end;
   for (const auto& [pair, count] : links) {
-    if (count.first == 0 || count.first < kMostPairsSlow * count.second) continue;
+    if (count.first < kMostPairsSlow * count.second) continue;
     slow_links.push_back({Element::Kind::link, pair.first, pair.second});
     ++of_end[pair.first];
     ++of_end[pair.second];

@@ -37,7 +37,7 @@ using backend::Kernels;
 using backend::RankContext;
 using backend::Stamp;
 
-constexpr std::size_t kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
+constexpr double kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
 
 /// Bytes of A, B and C of a product, in this order.
 std::array<std::int64_t, 3> operand_bytes(const ProductShape& p) {
@@ -57,7 +57,6 @@ std::array<std::int64_t, 3> most_bytes(const std::vector<ProductShape>& shapes) 
 
 /// A set of kinds that run at once.
 using Running = std::array<bool, kNeighbours>;
-using Durations = std::array<std::vector<double>, kNeighbours>;
 
 class BesideRank {
  public:
@@ -140,18 +139,11 @@ class BesideRank {
     for (std::size_t k = 0; k < kNeighbours; ++k) to[k].insert(to[k].end(), more[k].begin(), more[k].end());
   }
 
-  /// Numbers of ops of each kind that take about as long as -n of the slowest kind; the same on all ranks.
+  /// balanced_counts() of what ran alone, on the slowest rank; the same on all ranks.
   std::array<std::size_t, kNeighbours> balanced(const std::array<Durations, kNeighbours>& alone) {
     std::vector<double> us;
     for (std::size_t who = 0; who < kNeighbours; ++who) us.push_back(of_slowest(alone[who][who]).value_or(0));
-    us = meeting_.broadcast(context_, us);
-    const double longest = *std::ranges::max_element(us);
-    std::array<std::size_t, kNeighbours> counts{};
-    for (std::size_t who = 0; who < kNeighbours; ++who) {
-      const double ratio = us[who] > 0 ? std::min(longest / us[who], static_cast<double>(kMostOpsRatio)) : 1;
-      counts[who] = static_cast<std::size_t>(std::ceil(ratio * a_.iterations));
-    }
-    return counts;
+    return balanced_counts(meeting_.broadcast(context_, us), a_.iterations);
   }
 
   void issue(std::size_t who, Stamp* stamp) {
@@ -184,8 +176,9 @@ class BesideRank {
     const auto product = static_cast<std::size_t>(Neighbour::matrix_product);
     if (running[product]) {  // the host needs less for a collective than for a product: these begin when those do
       issue(product, nullptr);
-      context_.device.record(0, Lane::compute);
-      for (const Lane lane : {Lane::all_gather, Lane::reduce_scatter}) context_.device.wait(lane, 0);
+      constexpr backend::Device::Event kBegun = 0;
+      context_.device.record(kBegun, Lane::compute);
+      for (const Lane lane : {Lane::all_gather, Lane::reduce_scatter}) context_.device.wait(lane, kBegun);
     }
     for (;;) {  // whoever is furthest behind, so that no lane runs dry
       std::size_t next = kNeighbours;
@@ -203,21 +196,7 @@ class BesideRank {
     }
     context_.device.synchronize();
     context_.device.settle_stamps();
-    std::int64_t from = 0;
-    std::int64_t to = std::numeric_limits<std::int64_t>::max();
-    for (const std::vector<Stamp>& kind : stamps) {
-      if (kind.empty()) continue;
-      from = std::max(from, kind.front().begin_ns);
-      to = std::min(to, kind.back().end_ns);
-    }
-    Durations durations;
-    for (std::size_t k = 0; k < kNeighbours; ++k) {
-      for (const Stamp& stamp : stamps[k]) {
-        if (stamp.begin_ns < from || stamp.end_ns > to) continue;
-        durations[k].push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
-      }
-    }
-    return durations;
+    return while_all_ran(stamps);
   }
 
   /// On rank 0 the median of the rank whose is longest; absent if a rank has none. Collective.
@@ -305,6 +284,33 @@ std::optional<double> BesideRow::slowdown(Neighbour who, Neighbour beside) const
 std::optional<double> BesideRow::slowdown_together(Neighbour who) const {
   const auto w = static_cast<std::size_t>(who);
   return ratio(together_us[w], alone_us[w]);
+}
+
+std::array<std::size_t, kNeighbours> balanced_counts(const std::vector<double>& us, int iterations) {
+  const double longest = *std::ranges::max_element(us);
+  std::array<std::size_t, kNeighbours> counts{};
+  for (std::size_t who = 0; who < kNeighbours; ++who) {
+    const double ratio = us[who] > 0 ? std::min(longest / us[who], kMostOpsRatio) : 1;
+    counts[who] = static_cast<std::size_t>(std::ceil(ratio * iterations));
+  }
+  return counts;
+}
+
+Durations while_all_ran(const std::array<std::vector<Stamp>, kNeighbours>& stamps) {
+  std::int64_t from = 0;
+  std::int64_t to = std::numeric_limits<std::int64_t>::max();
+  for (const std::vector<Stamp>& kind : stamps) {
+    if (kind.empty()) continue;
+    from = std::max(from, kind.front().begin_ns);
+    to = std::min(to, kind.back().end_ns);
+  }
+  Durations durations;
+  for (std::size_t k = 0; k < kNeighbours; ++k) {
+    std::vector<Stamp> within = stamps[k];
+    std::erase_if(within, [&](const Stamp& stamp) { return stamp.begin_ns < from || stamp.end_ns > to; });
+    durations[k] = microseconds(within);
+  }
+  return durations;
 }
 
 DType product_dtype(const CollectivesArguments& arguments) {

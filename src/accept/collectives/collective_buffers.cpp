@@ -99,7 +99,7 @@ CollectiveBuffers::CollectiveBuffers(backend::RankContext& context, std::int64_t
       lane_(lane),
       first_(context.device.allocate(bytes(most_bytes) / 2, MemoryCategory::communication_buffers, lane)),
       second_(context.device.allocate(bytes(most_bytes) / 2, MemoryCategory::communication_buffers, lane)),
-      staging_(std::min(most_bytes, kStaging_bytes)) {}
+      staging_(kStaging_bytes) {}
 
 CollectiveBuffers::~CollectiveBuffers() {
   try {

@@ -33,18 +33,18 @@ T number_in(const std::string& value, T least, T most) {
 int count_of(const std::string& value, int least) { return number_in<int>(value, least, 1'000'000'000); }
 
 bool switched_on(const std::string& value) {
-  if (value.empty() || value == "1") return true;
-  if (value == "0") return false;
-  throw ConfigError("expected 0 or 1; name operations before it, or with --op-list");
+  const bool on = value.empty() || value == "1";
+  if (!on && value != "0") throw ConfigError("expected 0 or 1; name operations before it, or with --op-list");
+  return on;
 }
 
 /// nccl-tests' sizes: K, M, G and T are powers of 1024, in either case.
 std::int64_t size_named(const std::string& value) {
   std::string text = value;
   constexpr std::string_view kLetters = "KMGT";
-  if (!text.empty() && kLetters.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())))) !=
-                           std::string_view::npos) {
-    text.back() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())));
+  const char last = static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())));
+  if (kLetters.find(last) != std::string_view::npos) {
+    text.back() = last;
     text += "iB";
   }
   const std::optional<std::int64_t> bytes = parse_bytes(text);
@@ -75,17 +75,20 @@ ProductShape shape_named(const std::string& value) {
 }
 
 std::vector<DType> dtypes_named(const std::string& value) {
-  if (value == "float" || value == "fp32") return {DType::f32};
-  if (value == "bfloat16" || value == "bf16") return {DType::bf16};
   if (value == "all") return {DType::f32, DType::bf16};
-  throw ConfigError("expected float, bfloat16 or all; FSDP moves no others here");
+  const bool half = value == "bfloat16" || value == "bf16";
+  if (!half && value != "float" && value != "fp32") {
+    throw ConfigError("expected float, bfloat16 or all; FSDP moves no others here");
+  }
+  return {half ? DType::bf16 : DType::f32};
 }
 
 std::vector<Reduction> reductions_named(const std::string& value) {
-  if (value == "sum") return {Reduction::sum};
-  if (value == "avg") return {Reduction::average};
   if (value == "all") return {Reduction::sum, Reduction::average};
-  throw ConfigError("expected sum, avg or all; FSDP's gradients are reduced by no others");
+  if (value != "sum" && value != "avg") {
+    throw ConfigError("expected sum, avg or all; FSDP's gradients are reduced by no others");
+  }
+  return {value == "sum" ? Reduction::sum : Reduction::average};
 }
 
 using Arguments = CollectivesArguments;
@@ -144,9 +147,7 @@ constexpr CollectivesOption kOptions[]{
 
 /// Whether "-b,--minbytes" has "-b".
 bool is_called(const CollectivesOption& option, std::string_view name) {
-  const std::size_t comma = option.names.find(',');
-  return option.names.substr(0, comma) == name ||
-         (comma != std::string_view::npos && option.names.substr(comma + 1) == name);
+  return fmt::format(",{},", option.names).find(fmt::format(",{},", name)) != std::string::npos;
 }
 
 }  // namespace
@@ -180,15 +181,16 @@ backend::Collective collective_named(std::string_view name) {
   constexpr std::string_view kSuffix = "_perf";
   std::string_view plain = name;
   if (plain.ends_with(kSuffix)) plain.remove_suffix(kSuffix.size());
-  for (const Collective op : kMeasuredOps) {
-    if (to_string(op) == plain) return op;
+  if (plain == "alltoall") plain = to_string(Collective::all_to_all);  // as nccl-tests call them
+  if (plain == "sendrecv") plain = to_string(Collective::send_recv);
+  const auto* const op = std::ranges::find(kMeasuredOps, plain, [](Collective c) { return to_string(c); });
+  if (op == kMeasuredOps.end()) {
+    throw ConfigError(fmt::format(
+        "There is no operation '{}' for collectives to measure; there are all_gather, reduce_scatter, all_reduce, "
+        "broadcast, alltoall and sendrecv.",
+        name));
   }
-  if (plain == "alltoall") return Collective::all_to_all;  // as nccl-tests call it
-  if (plain == "sendrecv") return Collective::send_recv;
-  throw ConfigError(fmt::format(
-      "There is no operation '{}' for collectives to measure; there are all_gather, reduce_scatter, all_reduce, "
-      "broadcast, alltoall and sendrecv.",
-      name));
+  return *op;
 }
 
 void settle(CollectivesArguments& a) {

@@ -69,26 +69,6 @@ class CollectivesRank {
   CollectiveTimer timer_;
 };
 
-backend::BackendOptions backend_options_for(const CollectivesArguments& a, int ranks, launch::Session* session,
-                                            std::int64_t rank_bytes) {
-  backend::BackendOptions options;
-  options.ranks = ranks;
-  options.session = session;
-  options.pool_bytes = rank_bytes;
-  if (a.backend == "cuda") {
-    auto& cuda = options.set<backend::CudaOptions>();
-    cuda.nccl.registration = static_cast<backend::NcclOptions::Register>(a.registration);
-    cuda.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(a.cta_policy);
-    if (a.timeout_s > 0) cuda.nccl.timeout_s = a.timeout_s;
-    if (a.registration != 0) options.category_bytes[index_of(MemoryCategory::communication_buffers)] = rank_bytes;
-    return options;
-  }
-  auto& cpu = options.set<backend::CpuOptions>();
-  if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
-  cpu.share_memory = engine::share_memory(launch::process_environment());
-  return options;
-}
-
 void check_host_memory(const CollectivesArguments& a, int local_ranks, std::int64_t rank_bytes) {
   if (a.backend == "cuda") return;  // its device checks it
   const AvailableMemory available = available_memory();
@@ -125,6 +105,26 @@ void announce_places(RankContext& context, RankMeeting& meeting, const Collectiv
 }
 
 }  // namespace
+
+backend::BackendOptions backend_options_for(const CollectivesArguments& a, int ranks, launch::Session* session,
+                                            std::int64_t rank_bytes) {
+  backend::BackendOptions options;
+  options.ranks = ranks;
+  options.session = session;
+  options.pool_bytes = rank_bytes;
+  if (a.backend == "cuda") {
+    auto& cuda = options.set<backend::CudaOptions>();
+    cuda.nccl.registration = static_cast<backend::NcclOptions::Register>(a.registration);
+    cuda.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(a.cta_policy);
+    if (a.timeout_s > 0) cuda.nccl.timeout_s = a.timeout_s;
+    if (a.registration != 0) options.category_bytes[index_of(MemoryCategory::communication_buffers)] = rank_bytes;
+    return options;
+  }
+  auto& cpu = options.set<backend::CpuOptions>();
+  if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
+  cpu.share_memory = engine::share_memory(launch::process_environment());
+  return options;
+}
 
 int ranks_asked_for(const CollectivesArguments& a, const launch::Session* session) {
   const int asked = a.ranks.value_or(a.threads * a.gpus);

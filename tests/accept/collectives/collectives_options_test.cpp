@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
+
 #include "arguments_of.h"
 #include "base/error.h"
 #include "config/support.h"
@@ -199,6 +201,34 @@ TEST(CollectivesOptionsTest, OperationsHaveTheirOwnNamesAndThoseOfNcclTests) {
                            "--op-list", "all_gather_perf,alltoall_perf,sendrecv,broadcast")));
   EXPECT_EQ(collective_named("all_to_all"), all_to_all);
   EXPECT_THROW(collective_named("_perf"), ConfigError);
+}
+
+TEST(CollectivesOptionsTest, ARefusalNamesTheOptionItsValueAndWhatIsExpected) {
+  const auto says = [](const std::string& name, const std::string& value) { return refusal({{name, value}}); };
+  EXPECT_EQ(says("-I", "yes"),
+            "collectives --per_iter_timing 'yes': expected 0 or 1; name operations before it, or with --op-list; see "
+            "fsdpbench collectives --help.");
+  EXPECT_EQ(says("-d", "int32"),
+            "collectives --datatype 'int32': expected float, bfloat16 or all; FSDP moves no others here; see fsdpbench "
+            "collectives --help.");
+  EXPECT_EQ(
+      says("-o", "max"),
+      "collectives --op 'max': expected sum, avg or all; FSDP's gradients are reduced by no others; see fsdpbench "
+      "collectives --help.");
+  EXPECT_EQ(says("-n", "0"),
+            "collectives --iters '0': expected a number from 1 to 1000000000; see fsdpbench collectives --help.");
+  EXPECT_EQ(says("-b", ""), "collectives --minbytes '': it needs a value; see fsdpbench collectives --help.");
+  EXPECT_EQ(says("-bb", "1"), "collectives has no option -bb.");
+  EXPECT_EQ(says("b", "1"), "collectives has no option b.");
+  EXPECT_THAT(says("--op-list", "gather"), HasSubstr("There is no operation 'gather' for collectives to measure; there "
+                                                     "are all_gather, reduce_scatter, all_reduce, broadcast, alltoall "
+                                                     "and sendrecv."));
+  EXPECT_EQ(refusal({{"-b", "8"}, {"-e", "4"}}), "collectives -b 8 -e 4: the largest size is below the smallest.");
+  for (const char letter : std::string("KkMmGgTt")) {
+    const std::int64_t power = std::string("kmgt").find(static_cast<char>(std::tolower(letter))) + 1;
+    EXPECT_EQ(arguments_of({{"-b", std::string("3") + letter}}).least_bytes, std::int64_t{3} << (10 * power));
+  }
+  EXPECT_THAT(arguments_of({{"-o", "sum"}}).reductions, ElementsAre(Reduction::sum));
 }
 
 TEST(CollectivesOptionsTest, ShapesAndCtas) {

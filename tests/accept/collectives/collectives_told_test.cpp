@@ -290,5 +290,73 @@ TEST(BesideTest, AFileHasTheSlowdownsOfWhatRanTogether) {
   EXPECT_THAT(config_error([&] { read({}); }), HasSubstr("products that ran beside collectives"));
 }
 
+TEST(BesideTest, WhatIsWrongWithAFileIsSaid) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& text) {
+    return config_error([&] { read_beside(folder.write("b.json", text)); });
+  };
+  EXPECT_THAT(refused("{"), HasSubstr("b.json: is not JSON, or was cut off; expected the file of"));
+  BesideRow row;
+  row.size = 4096;
+  row.matrix = {2, 3, 4};
+  row.alone_us = {10.0, 20.0, 40.0};
+  row.beside_us[2][0] = 60.0;
+  const World world = fsdpbench::testing::made_up_trial({1}).world;
+  nlohmann::json whole = collectives_json(arguments_of({{"--beside", "1"}}), world, {}, {row});
+  const auto changed = [&](const std::string& key, const nlohmann::json& value) {
+    nlohmann::json other = whole;
+    other[nlohmann::json::json_pointer(key)] = value;
+    return refused(result_text(other));
+  };
+  EXPECT_EQ(read_beside(folder.write("b.json", result_text(whole))).slowdowns.size(), 1U);
+  EXPECT_THAT(changed("/kind", "acceptance"), HasSubstr("collectives measured with --beside"));
+  EXPECT_THAT(changed("/beside/0/shape", {2, 3}), HasSubstr("m, n and k"));
+  EXPECT_THAT(changed("/beside/0/shape", {2, 3, 0}), HasSubstr("beside[0].shape[2]"));
+  EXPECT_THAT(changed("/beside/0/size", 0), HasSubstr("beside[0].size"));
+  EXPECT_THAT(changed("/beside/0/type", "int32"), HasSubstr("\"float\" or \"bfloat16\""));
+  nlohmann::json least = whole;
+  least["beside"][0]["type"] = "bfloat16";
+  least["beside"][0]["size"] = 1;
+  EXPECT_EQ(read_beside(folder.write("b.json", result_text(least))).slowdowns.at(0).dtype, DType::bf16);
+  EXPECT_THAT(changed("/beside/0/max_ctas", -1), HasSubstr("max_ctas"));
+  whole.erase("beside");
+  EXPECT_THAT(refused(result_text(whole)), HasSubstr("collectives measured with --beside"));
+  nlohmann::json other = collectives_json(arguments_of({{"--beside", "1"}}), world, {}, {row});
+  std::string text = result_text(other);
+  text.replace(text.find("60"), 2, "61");
+  EXPECT_THAT(refused(text), HasSubstr("it was changed after it was written"));
+}
+
+/// Each of five slow-downs by the op, what was beside it, and its cell.
+TEST(BesideTest, EachCellHasItsShapeItsSizeAndItsFactor) {
+  BesideRow row;
+  row.size = 64;
+  row.matrix = {2, 3, 4};
+  row.dtype = DType::bf16;
+  row.max_ctas = 8;
+  row.alone_us = {10.0, 20.0, 40.0};
+  row.beside_us[2] = {60.0, 80.0, std::nullopt};
+  row.beside_us[0][2] = 15.0;
+  row.beside_us[1][2] = 50.0;
+  row.together_us[2] = 100.0;
+  const TemporaryFolder folder;
+  const World world = fsdpbench::testing::made_up_trial({1}).world;
+  const BesideFile file = read_beside(
+      folder.write("b.json", result_text(collectives_json(arguments_of({{"--beside", "1"}}), world, {}, {row, row}))));
+  std::vector<std::string> told;
+  for (const config::CalibrationSlowdown& s : file.slowdowns) {
+    EXPECT_EQ(s.dtype, DType::bf16);
+    ASSERT_EQ(s.cells.size(), 2U);
+    const auto& c = s.cells[1];
+    told.push_back(fmt::format("{} beside {}: {}x{}x{}, {} B, {}: {}", s.of, s.beside, c.m, c.n, c.k, c.bytes,
+                               c.max_ctas, c.times));
+  }
+  EXPECT_THAT(told, ElementsAre("all_gather beside matrix_product: 2x3x4, 64 B, 8: 1.5",
+                                "matrix_product beside all_gather: 2x3x4, 64 B, 8: 1.5",
+                                "matrix_product beside both: 2x3x4, 64 B, 8: 2.5",
+                                "matrix_product beside reduce_scatter: 2x3x4, 64 B, 8: 2",
+                                "reduce_scatter beside matrix_product: 2x3x4, 64 B, 8: 2.5"));
+}
+
 }  // namespace
 }  // namespace fsdpbench::app

@@ -221,6 +221,126 @@ TEST(AcceptanceTest, EmulatedPartsAreToldAndNotHeldAgainstProcessors) {
   EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).findings.empty()) << "cores do not move these bytes";
 }
 
+/// Each rule that holds a figure against something, with what it holds it against.
+TEST(AcceptanceTest, EachRuleHasItsBoundItsUnitAndItsFigure) {
+  const Trial trial = trial_with_exposed(0.05);
+  config::Acceptance w = wanted();
+  w.slowdown = 1.3;
+  w.scale_pct = 70;
+  w.exposed_pct = 12;
+  w.cliff_pct = 25;
+  w.references[0].ceiling = 5;
+  AcceptanceMeasurements m = measured({});
+  m.soak.assign(18, m.arms.front());
+  m.ladder.push_back(m.ladder.front());
+  m.ladder.back().message.count *= 2;
+  std::vector<std::string> told;
+  for (const Judgement& j : judge_acceptance(w, m, &trial).judgements) {
+    told.push_back(fmt::format("{} | {} | {} | {} | {}", j.rule, j.figure, to_string(j.verdict), j.unit,
+                               j.bound ? fmt::format("{:.4g}", *j.bound) : "-"));
+  }
+  const std::vector<std::string> expected{
+      "inventory | all ranks | pass |  | -",
+      "rendezvous | ranks | pass |  | -",
+      "transport | what carries the bytes of collectives | unrated |  | -",
+      "floor | matrix products of a rank | pass | TFLOP/s | 0.9",
+      "ceiling | matrix products of a rank | pass | TFLOP/s | 5",
+      "peers | ranks among each other, in matrix products | pass |  | -",
+      "floor | memory of a rank, read and written | unrated | GB/s | -",
+      "peers | ranks among each other, in copies in its memory | pass |  | -",
+      "floor | pairs, one way | unrated | GB/s | -",
+      "peers | pairs among each other | pass |  | -",
+      "floor | all_gather of 32.00 MiB on 8 ranks | pass | GB/s | 27",
+      "ceiling | all_gather of 32.00 MiB on 8 ranks | pass | GB/s | 100",
+      "floor | all_gather of 32.00 MiB on 8 ranks, in place | pass | GB/s | 27",
+      "ceiling | all_gather of 32.00 MiB on 8 ranks, in place | pass | GB/s | 100",
+      "floor | all_gather of 64.00 MiB on 8 ranks | pass | GB/s | 27",
+      "ceiling | all_gather of 64.00 MiB on 8 ranks | pass | GB/s | 100",
+      "floor | all_gather of 64.00 MiB on 8 ranks, in place | pass | GB/s | 27",
+      "ceiling | all_gather of 64.00 MiB on 8 ranks, in place | pass | GB/s | 100",
+      "shape | all_gather by size | pass | GB/s | -",
+      "shape | all_gather by size, in place | pass | GB/s | -",
+      "scale | all_gather of 4.00 MiB per rank, by ranks of a group | pass | of the smallest scale | 0.7",
+      "scale | reduce_scatter of 4.00 MiB per rank, by ranks of a group | pass | of the smallest scale | 0.7",
+      "exposed communication | training steps, by rank | pass | of a step | 0.12",
+      "exposed communication | a step against its computation alone | pass | of a step | 0.12",
+      "overlap | the shorter of computation and communication | unrated | of it is hidden | -",
+      "slow-down | computation beside communication | pass | times its time alone | 1.3",
+      "slow-down | communication beside computation | unrated | times its time alone | -",
+      "drift | computation | pass | of the first third's time | 1.03",
+      "drift | communication | pass | of the first third's time | 1.03",
+      "drift | the whole step | pass | of the first third's time | 1.03",
+      "lateness | ranks at the reductions of the training steps | pass | us of waiting for the last rank | -",
+      "rated | rules that could be rated | pass | of all | 0.4"};
+  EXPECT_EQ(told, expected);
+  const AcceptanceReport report = judge_acceptance(w, m, &trial);
+  EXPECT_EQ(about(report, "shape", "all_gather by size").sentence,
+            "bandwidth does not fall by more than 25 % from a size to a larger one");
+  EXPECT_EQ(about(report, "rated", "rules that could be rated").sentence,
+            "26 of 31 rules could be rated, and 40 % are asked for (rated_pct, --least-rated)");
+  EXPECT_DOUBLE_EQ(about(report, "rated", "rules that could be rated").value.median, 26.0 / 31);
+  EXPECT_NEAR(about(report, "exposed communication", "a step against its computation alone").value.median, 0.05, 1e-12);
+  EXPECT_NEAR(about(report, "overlap", "the shorter of computation and communication").value.median, 35.0 / 40, 1e-12);
+  EXPECT_EQ(report.took_s, 0);
+  EXPECT_EQ(report.fabric, w.fabric);
+  EXPECT_EQ(report.hosts, m.hosts);
+}
+
+/// A stage's time is shared by the judgements of its judge.
+TEST(AcceptanceTest, EachJudgementTakesItsShareOfItsStages) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  const std::vector<std::pair<const char*, double>> stages{{"inventory", 100},
+                                                           {"matrix products of all 8 ranks", 3},
+                                                           {"copies in memory of all 8 ranks", 5},
+                                                           {"pairs of ranks: 28", 10},
+                                                           {"all_gather of 1 MiB", 8},
+                                                           {"collectives in groups of 2", 6},
+                                                           {"training steps of x", 7},
+                                                           {"computation alone, communication alone and both", 12}};
+  for (const auto& [name, took_s] : stages) m.stages.push_back({name, {}, took_s, "", false});
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_DOUBLE_EQ(report.took_s, 151);
+  const auto took = [&](const char* rule, const char* figure) { return about(report, rule, figure).took_s; };
+  EXPECT_DOUBLE_EQ(took("floor", "matrix products of a rank"), 8.0 / 4);
+  EXPECT_DOUBLE_EQ(took("peers", "pairs among each other"), 10.0 / 2);
+  EXPECT_DOUBLE_EQ(took("floor", "all_gather of 32.00 MiB on 8 ranks"), 8.0 / 4);
+  EXPECT_DOUBLE_EQ(took("scale", "all_gather of 4.00 MiB per rank, by ranks of a group"), 6.0 / 2);
+  EXPECT_DOUBLE_EQ(took("exposed communication", "training steps, by rank"), 7);
+  EXPECT_DOUBLE_EQ(took("overlap", "the shorter of computation and communication"), 12.0 / 4);
+  EXPECT_EQ(took("shape", "all_gather by size"), 0);
+  EXPECT_EQ(took("inventory", "all ranks"), 0);
+}
+
+/// One sentence each for what there was no way to measure.
+TEST(AcceptanceTest, WhatWasNotMeasuredSaysWhy) {
+  AcceptanceMeasurements m = measured({});
+  m.ladder.clear();
+  m.arms.clear();
+  m.scales.clear();
+  m.links.one_way.clear();
+  m.device_rates.clear();
+  const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_EQ(about(report, "floor", "collectives").sentence, "no collective was measured");
+  EXPECT_EQ(about(report, "floor", "collectives").verdict, Verdict::inconclusive);
+  EXPECT_EQ(about(report, "scale", "all_gather, by ranks of a group").sentence, "2 ranks were not measured");
+  EXPECT_EQ(about(report, "overlap", "the shorter of computation and communication").sentence,
+            "the arms of a step were not measured");
+  EXPECT_EQ(about(report, "exposed communication", "training steps, by rank").sentence, "it was not measured");
+  EXPECT_EQ(about(report, "floor", "matrix products of a rank").sentence, "it was not measured");
+  EXPECT_THROW(about(report, "peers", "ranks among each other, in matrix products"), std::out_of_range)
+      << "its stage says why";
+  EXPECT_THROW(about(report, "drift", "computation"), std::out_of_range);
+  m = measured({});
+  m.others_share = 0.5;
+  const AcceptanceReport busy = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_EQ(about(busy, "other work", "processors of the busiest host").sentence,
+            "other programs used 50 % of the CPU during the test, so CPU-bound times are not representative of this "
+            "machine");
+  EXPECT_EQ(about(busy, "other work", "processors of the busiest host").value.median, 0.5);
+  EXPECT_EQ(about(busy, "other work", "processors of the busiest host").unit, "of them");
+}
+
 TEST(AcceptanceTest, EachStepOfARankIsAShare) {
   Trial trial = trial_with_exposed(0.05);
   trial.metrics->ranks[3].step_ms.median = 0;

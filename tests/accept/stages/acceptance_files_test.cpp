@@ -8,8 +8,11 @@
 
 #include "accept/stages/acceptance_files.h"
 #include "accept/stages/acceptance_report.h"
+#include "accept/stages/judgement_files.h"
 #include "accept/stages/lost_ranks.h"
 #include "acceptance_cases.h"
+#include "base/error.h"
+#include "config/support.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -220,6 +223,85 @@ TEST(LostRanks, WhatOthersSaidMeanwhileIsEvidence) {
   EXPECT_EQ(j["meanwhile"], nlohmann::json({"NCCL's RAS says: Rank 1 is silent."}));
 }
 
+TEST(LostRanks, NcclsRasIsAskedWhereNcclHasIt) {
+  const auto asked = [](const std::string& given, bool on_processors, const char* enable, const char* address) {
+    return ras_of(given, on_processors,
+                  [=](const char* name) { return std::string_view(name) == "NCCL_RAS_ENABLE" ? enable : address; });
+  };
+  EXPECT_EQ(asked("", false, nullptr, nullptr), "localhost");
+  EXPECT_EQ(asked("", false, "1", "here:5"), "here:5");
+  EXPECT_EQ(asked("", false, "0", "here:5"), "");
+  EXPECT_EQ(asked("", true, nullptr, "here:5"), "") << "CPU ranks have no NCCL";
+  EXPECT_EQ(asked("there:7", true, "0", "here:5"), "there:7");
+  EXPECT_EQ(asked("off", false, nullptr, "here:5"), "");
+}
+
+TEST(LostRanks, WhatNcclsRasSaysIsASentenceOfItsWatch) {
+  std::vector<std::string> words;
+  const auto told = [&](const std::string& printed) {
+    return told_by_ras("here:5", [&](const std::vector<std::string>& asked) {
+      words = asked;
+      if (printed.empty()) throw BackendError("it does not answer");
+      return printed;
+    });
+  };
+  EXPECT_EQ(told("{\"sentence\": \"Rank 1 is silent.\"}"), "NCCL's RAS (here:5) says: Rank 1 is silent.");
+  EXPECT_EQ(words, (std::vector<std::string>{"--once", "--stopped", "--json", "--ras=here:5"}));
+  EXPECT_EQ(told("[1"), "NCCL's RAS (here:5) was not heard: there was no whole answer in time");
+  EXPECT_EQ(told("[1]"), "NCCL's RAS (here:5) was not heard: there was no whole answer in time");
+  EXPECT_EQ(told(""), "NCCL's RAS (here:5) was not heard: it does not answer");
+}
+
+TEST(LostRanks, AsManyProcessesStartAsAreAskedForButNoMoreThanDevices) {
+  config::RunConfig config;
+  config.mesh.ranks = 5;
+  config::Acceptance any, eight;
+  any.ranks = 0;
+  eight.ranks = 8;
+  EXPECT_EQ(own_ranks(any, {}, config, std::nullopt), 5);
+  EXPECT_EQ(own_ranks(any, {}, config, 3), 3);
+  EXPECT_EQ(own_ranks(any, {}, config, 6), 6) << "one per GPU";
+  EXPECT_EQ(own_ranks(eight, {"train.steps=3"}, config, std::nullopt), 8);
+  EXPECT_EQ(own_ranks(eight, {}, config, 6), 6);
+  EXPECT_EQ(own_ranks(eight, {"mesh.ranks=5"}, config, 6), 5);
+  EXPECT_EQ(own_ranks(any, {"mesh.ranks=5"}, config, 4), 4);
+}
+
+TEST(LostRanks, WhatRank0WroteOfTheJobIsReadAgain) {
+  const config::TemporaryFolder folder;
+  EXPECT_TRUE(told_by_rank_0(folder.path() / "none.json").empty());
+  EXPECT_TRUE(told_by_rank_0(folder.write("cut.json", "{\"meanwhile\": [")).empty());
+  EXPECT_TRUE(told_by_rank_0(folder.write("other.json", "{}")).empty());
+  EXPECT_EQ(told_by_rank_0(folder.write("result.json", "{\"meanwhile\": [\"a\", \"b\"]}")),
+            (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(LostRanks, EveryReportSaysOfWhatAndWhereItIs) {
+  config::Acceptance wanted;
+  wanted.fabric = "a fabric";
+  const AcceptanceReport lost =
+      judge_lost_ranks(wanted, 2, {"a"}, {{.rank = 1, .host = "b", .sentence = "rank 1 is gone"}}, false, {"x", "y"});
+  EXPECT_EQ(lost.fabric, "a fabric");
+  EXPECT_EQ(lost.ranks, 2);
+  EXPECT_EQ(lost.verdict, Verdict::fail);
+  EXPECT_EQ(lost.hosts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(lost.cluster.hosts, lost.hosts);
+  EXPECT_EQ(lost.findings.front().evidence, "rank 1 is gone; x; y");
+  EXPECT_EQ(lost.findings.front().check,
+            "the kernel's log of that host (dmesg: Xid, out of memory, its driver), and what else runs there");
+  EXPECT_EQ(lost.meanwhile, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(lost.judgements.front().place.host, "b");
+  EXPECT_EQ(lost.judgements.back().sentence, "they were not measured, because a rank was lost");
+  EXPECT_EQ(lost.judgements.back().verdict, Verdict::inconclusive);
+  EXPECT_TRUE(judge_lost_ranks(wanted, 2, {}, {}, false, {"x"}).findings.empty());
+  const AcceptanceReport none = judge_no_devices(wanted, "node7", 8);
+  EXPECT_EQ(none.fabric, "a fabric");
+  EXPECT_EQ(none.cluster.gpus_per_node, 8);
+  EXPECT_EQ(none.findings.front().evidence, "no GPU of node7 answers, and 8 are expected");
+  EXPECT_EQ(none.findings.front().check,
+            "the driver (nvidia-smi -L), the kernel's log (dmesg: Xid 79, fallen off the bus), CUDA_VISIBLE_DEVICES");
+}
+
 TEST(LostRanks, AHostWithoutDevicesFails) {
   const AcceptanceReport report = judge_no_devices({}, "node7", 8);
   EXPECT_EQ(report.ranks, 8);
@@ -260,6 +342,35 @@ TEST(NodeLists, NameWhoFailedAndPassNobodyBesideThem) {
   EXPECT_EQ(host_lines(node_lists(report).fail), "a\n") << "there is no other";
   report.verdict = accept::Verdict::inconclusive;
   EXPECT_TRUE(node_lists(report).fail.empty());
+}
+
+TEST(JunitTest, ASuiteIsThisText) {
+  std::vector<Judgement> all{accept::judged("floor", "f", Verdict::pass, "good"),
+                             accept::judged("peers", "g", Verdict::inconclusive, "slow for a while"),
+                             accept::judged("peers", "g", Verdict::fail, "slow"),
+                             accept::judged("scale", "h", Verdict::unrated, "one\x7f"),
+                             accept::judged("scale", "f", Verdict::inconclusive, "open")};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].took_s = 0.5 * static_cast<double>(i + 1);
+  all[0].place = {.host = "a", .device = "d", .uuid = "u", .nic = "NIC 0", .direction = "sends"};
+  all[2].place.nic = "mlx5_0";
+  EXPECT_EQ(
+      junit_xml({.suite = "s", .host = "", .date = "2026-01-02T03:04:0", .seconds = 7.5, .headline = "FAIL"}, all),
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<testsuites name=\"fsdpbench\" tests=\"4\" failures=\"1\" errors=\"1\" time=\"7.500\">\n"
+      "  <testsuite name=\"s\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\" time=\"7.500\" "
+      "hostname=\"localhost\">\n"
+      "    <properties><property name=\"headline\" value=\"FAIL\"/></properties>\n"
+      "    <testcase classname=\"s.floor\" name=\"f\" time=\"0.500\"><system-out>good</system-out>"
+      "<system-out>host a, device d, UUID u, NIC 0, slow where it sends</system-out></testcase>\n"
+      "    <testcase classname=\"s.peers\" name=\"g\" time=\"2.500\"><failure type=\"peers\" "
+      "message=\"slow for a while; slow\"/><system-out>NIC mlx5_0</system-out></testcase>\n"
+      "    <testcase classname=\"s.scale\" name=\"h\" time=\"2.000\"><skipped message=\"one\\x7f\"/></testcase>\n"
+      "    <testcase classname=\"s.scale\" name=\"f\" time=\"2.500\"><error type=\"scale\" message=\"open\"/>"
+      "</testcase>\n"
+      "  </testsuite>\n</testsuites>\n");
+  const std::string bare = junit_xml({.suite = "s", .date = "2026-01-02T03:04:05"}, {});
+  EXPECT_THAT(bare, AllOf(HasSubstr(" timestamp=\"2026-01-02T03:04:05\">"), Not(HasSubstr("properties"))));
+  EXPECT_EQ(place_text({}), "");
 }
 
 }  // namespace
