@@ -472,8 +472,8 @@ TEST(BlameTest, AReportHasWhatWasMeasuredFirst) {
   EXPECT_EQ(report.one_way.size(), 15U);
   EXPECT_EQ(std::ranges::count(report.one_way, 0.5), 1);
   EXPECT_TRUE(report.findings.empty()) << "it was as fast as any when it was measured again";
-  EXPECT_EQ(report.rounds, 6);
-  EXPECT_EQ(report.measurements, 16);
+  EXPECT_EQ(report.rounds, 5 + 1 + 64) << "and so many single transfers look for a path that is slow now and then";
+  EXPECT_EQ(report.measurements, 15 + 1 + 64);
 }
 
 TEST(BlameTest, RatesOfRoundsThatWereNotMeasuredAreLeftOut) {

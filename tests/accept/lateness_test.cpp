@@ -75,21 +75,21 @@ TEST(LatenessTest, AFewSamplesAccuseNobody) {
 /// Ranks come at 1000 and 1500 us, the last one of them at 2000; moving bytes takes 500 us.
 TEST(LatenessTest, EachFigureIsOfTheArrivals) {
   const Cluster four{.nodes = 1, .gpus_per_node = 4};
-  std::vector<Arrivals> samples(9, Arrivals{{1000, 1500, 1000, 2000}, 500});
+  std::vector<Arrivals> samples(10, Arrivals{{1000, 1500, 1000, 2000}, 500});
   samples.push_back({{2000, 1000, 1000, 1000}, 500});
   const LatenessReport report = blame_lateness(four, samples);
   ASSERT_TRUE(report.late);
   EXPECT_EQ(report.late->element, (Element{Element::Kind::gpu, 3, 0}));
   EXPECT_DOUBLE_EQ(report.late->shortfall, 750.0 / 2500) << "beyond the median of 1250, over the whole";
   EXPECT_EQ(report.late->relative.median, 750);
-  EXPECT_EQ(report.late->relative.n, 9);
+  EXPECT_EQ(report.late->relative.n, 10);
   EXPECT_EQ(report.late->check, next_check(report.late->element, four, SlowAt::work));
-  EXPECT_NEAR(report.last_share[3], 0.9, 1e-12);
-  EXPECT_NEAR(report.last_share[0], 0.1, 1e-12);
+  EXPECT_NEAR(report.last_share[3], 10.0 / 11, 1e-12);
+  EXPECT_NEAR(report.last_share[0], 1.0 / 11, 1e-12);
   EXPECT_EQ(report.waiting_us.median, 750);
   EXPECT_EQ(report.transfer_us.median, 500);
   EXPECT_EQ(report.sentence,
-            "rank 3 (device 3 of node 0) comes last in 90 % of 10 steps; the others wait 750 us a step for it, and the "
+            "rank 3 (device 3 of node 0) comes last in 91 % of 11 steps; the others wait 750 us a step for it, and the "
             "transfers take 500 us");
   EXPECT_FALSE(blame_lateness(four, samples, 0.31).late) << "by less than is asked for";
   EXPECT_TRUE(blame_lateness(four, samples, 0.29).late);

@@ -173,7 +173,7 @@ TEST(VerdictTest, EachSentenceHasItsNumbers) {
   EXPECT_EQ(judge_floor("x", "GB/s", ten, twenty).rule, "floor");
   EXPECT_EQ(
       judge_tail("x", {0, 0, 0}).sentence,
-      "the maximum is 0.00 times the median of 0.0 us, the deviation 0.0 % of the mean (3 samples); a p99 needs 100 "
+      "the maximum is 0.00 times the median of 0 us, the deviation 0.0 % of the mean (3 samples); a p99 needs 100 "
       "samples");
 }
 

@@ -46,7 +46,7 @@ std::array<std::int64_t, 3> operand_bytes(const ProductShape& p) {
 }
 
 /// Room for those of any of the shapes.
-std::array<std::int64_t, 3> most_bytes(const std::vector<ProductShape>& shapes) {
+std::array<std::int64_t, 3> largest_operands(const std::vector<ProductShape>& shapes) {
   std::array<std::int64_t, 3> most{};
   for (const ProductShape& shape : shapes) {
     const std::array<std::int64_t, 3> bytes = operand_bytes(shape);
@@ -67,7 +67,7 @@ class BesideRank {
         second_(context.world.split(0, context.rank)),
         gathered_(context, *arguments.most_bytes, Lane::all_gather),
         reduced_(context, *arguments.most_bytes, Lane::reduce_scatter) {
-    const std::array<std::int64_t, 3> bytes = most_bytes(a_.matrices);
+    const std::array<std::int64_t, 3> bytes = largest_operands(a_.matrices);
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       matrices_[i] = context.device.allocate(bytes[i], MemoryCategory::activations, Lane::compute);
     }
@@ -319,7 +319,7 @@ DType product_dtype(const CollectivesArguments& arguments) {
 
 std::int64_t beside_bytes(const CollectivesArguments& arguments) {
   std::int64_t bytes = 0;
-  for (const std::int64_t operand : most_bytes(arguments.matrices))
+  for (const std::int64_t operand : largest_operands(arguments.matrices))
     bytes = checked_sum(bytes, LanePool::rounded(operand));
   return bytes;
 }

@@ -658,7 +658,7 @@ TEST(Gate, AllThatIsWrittenOfASimpleOne) {
       "WORSE         step      10.0  12.0  ms           1.200         –\n"
       "inconclusive  gone      5.00     –  ms               –         –\n"
       "\n"
-      "worse: step: 12.0 ms instead of 10.0: 20.0 % more (worse), interval of now / before 1.200 to 1.200; on a\n"
+      "worse: step: 12.0 ms instead of 10.0: 20.0 % more (worse), interval of now / before 1.200 to 1.200; on a "
       "computed clock results do not scatter\n"
       "inconclusive: gone: the baseline has it, and the result does not\n"
       "1 result of run, 1 in the baseline: with 3 or more, how much results of this machine scatter would count.\n");
