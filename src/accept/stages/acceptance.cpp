@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <stop_token>
 #include <string_view>
@@ -140,19 +141,20 @@ class Plan {
                     pairs.size()),
         static_cast<double>(pairs.size()) * 3 * (kOpsOfAPair + 1) * static_cast<double>(effort_.pair_bytes) /
             (rate("pair") * 1e9));
-    double ladder_s = 0, slowest = 0;
     const std::vector<Message> ladder = ladder_of(setup_);
-    for (const Message& message : ladder) {
-      ladder_s += 2 * (effort_.iterations + kBesideIterations) * seconds(message);
-      slowest = std::max(slowest, static_cast<double>(message.bytes()) / seconds(message));
-    }
+    double once_s = 0;
+    for (const Message& message : ladder) once_s += seconds(message);
+    const auto rate_of = [&](const Message& message) {
+      return static_cast<double>(message.bytes()) / seconds(message);
+    };
+    const double fastest = std::ranges::max(ladder | std::views::transform(rate_of));
+    const double ladder_s = 2 * (effort_.iterations + kBesideIterations) * once_s;
     add("collectives", fmt::format("{} messages, {} times, in and out of place", ladder.size(), effort_.iterations),
         ladder_s);
     const std::vector<accept::Scale> scales = accept::scales_of(cluster_);
     add("scales", fmt::format("{} sizes of groups, up to {} ranks", scales.size(), ranks_),
-        ladder_s / 2 / std::max<double>(1, static_cast<double>(ladder.size())) * static_cast<double>(scales.size()) *
-            2);
-    const double step_s = about_step_s(setup_, slowest, rate("gemm") * 1e12 * (processors_ ? 1 : kHalfPrecision));
+        ladder_s / static_cast<double>(ladder.size()) * static_cast<double>(scales.size()));
+    const double step_s = about_step_s(setup_, fastest, rate("gemm") * 1e12 * (processors_ ? 1 : kHalfPrecision));
     const auto steps = static_cast<double>(setup_.config.train.steps + setup_.config.train.warmup);
     add("steps", fmt::format("{:.0f} training steps of {}", steps, wanted_.run), steps * step_s);
     add("parts", fmt::format("{} rounds of computation, communication and both", effort_.arm_rounds),

@@ -347,32 +347,23 @@ class AcceptanceRank {
         context_.device.settle_stamps();
         mine.push_back(account::median(microseconds(stamps)));
       };
-      for (const int root : {0, 1}) {
+      for (const int root : {0, 1}) {  // the lower end is root 0: members are in the order of their ranks
         timed([&](Stamp* stamp) { pair->broadcast(kPairLane, (*blocks_)[1], count, DType::f32, root, stamp); });
       }
       timed([&](Stamp* stamp) { pair->all_gather(kPairLane, (*blocks_)[0], (*blocks_)[1], count, DType::f32, stamp); });
     }
     const std::vector<std::vector<double>> all = meeting_.gather(context_, mine);
     std::vector<accept::PairRate> rates;
+    if (!leads()) return rates;
     for (const accept::Pairing& p : round) {
-      if (all.empty()) break;
-      accept::PairRate& rate = rates.emplace_back();
-      rate.pair = p;
+      std::vector<PairTimes> rails;
       for (int r = 0; r < cluster_.rails; ++r) {
         const std::vector<double>& a = all.at(rank_of(p.a, r));
         const std::vector<double>& b = all.at(rank_of(p.b, r));
-        const auto slower = [&](std::size_t i) { return std::max(a.at(i), b.at(i)); };
-        const double megabytes = static_cast<double>(effort_.pair_bytes) * 1e-3;  // bytes / us * 1e-3 is GB/s
-        rate.one_way.push_back(megabytes / std::max(slower(0), slower(1)));
-        rate.both_ways.push_back(2 * megabytes / slower(2));
-        const auto slowest = [&](double& so_far, std::size_t root) {
-          const double now = megabytes / slower(root);
-          so_far = so_far > 0 ? std::min(so_far, now) : now;
-        };
-        // The members of a pair are in the order of their ranks, so the lower end is root 0.
-        slowest(p.a < p.b ? rate.to_b : rate.to_a, 0);
-        slowest(p.a < p.b ? rate.to_a : rate.to_b, 1);
+        PairTimes& slower = rails.emplace_back();
+        for (std::size_t i = 0; i < slower.size(); ++i) slower[i] = std::max(a.at(i), b.at(i));
       }
+      rates.push_back(pair_rate(p, effort_.pair_bytes, rails));
     }
     return rates;
   }
@@ -471,6 +462,20 @@ accept::Cluster cluster_of(const std::vector<std::string>& hosts) {
   }
   if (sizes.size() < 2 || std::ranges::any_of(sizes, [&](int size) { return size != sizes.front(); })) return one;
   return {.nodes = static_cast<int>(sizes.size()), .gpus_per_node = sizes.front(), .rails = sizes.front()};
+}
+
+accept::PairRate pair_rate(const accept::Pairing& pair, std::int64_t bytes, const std::vector<PairTimes>& rails_us) {
+  const double kilobytes = static_cast<double>(bytes) * 1e-3;  // over us they are GB/s
+  accept::PairRate rate{pair, {}, {}};
+  PairTimes slowest{};
+  for (const PairTimes& us : rails_us) {
+    rate.one_way.push_back(kilobytes / std::max(us[0], us[1]));
+    rate.both_ways.push_back(2 * kilobytes / us[2]);
+    for (std::size_t i = 0; i < slowest.size(); ++i) slowest[i] = std::max(slowest[i], us[i]);
+  }
+  rate.to_b = kilobytes / slowest[0];
+  rate.to_a = kilobytes / slowest[1];
+  return rate;
 }
 
 std::string nearest_adapter(const std::string& paths) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -88,6 +89,11 @@ struct RankFacts {
   std::string leaf;  ///< its switch, as Slurm told it
 };
 RankFacts own_facts(const backend::Facts& device, const std::optional<GpuHealth>& gpu);
+
+/// Microseconds of one rail of a pair: from its first end to its second, back, and both at once.
+using PairTimes = std::array<double, 3>;
+/// Rates of a pair that sends `bytes`, by rail.
+accept::PairRate pair_rate(const accept::Pairing& pair, std::int64_t bytes, const std::vector<PairTimes>& rails_us);
 
 /// Name before PIX or PXB in "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS"; empty: there is none.
 std::string nearest_adapter(const std::string& paths);

@@ -438,6 +438,7 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
   const std::string one = acceptance_plan(w, "profile", config, 1, {true, 600, 1200});
   EXPECT_THAT(one, ::testing::StartsWith("Plan of an acceptance of 8 ranks on 1 node, compared with a <fabric> "));
   for (const char* line : {
+           "inventory        program, kernel, libraries and device of each rank        –",
            "matrix products  15 rounds of 1000 rows on all ranks                       1 min 32 s",
            "memory           15 rounds of copies of 100.00 MiB                         10 s",
            "pairs of ranks   28 measurements in 7 rounds, and again where one is slow  8 min 48 s",
@@ -487,6 +488,26 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
        }) {
     EXPECT_THAT(four, HasSubstr(std::string("\n") + line + "\n"));
   }
+  // 2 x 23 messages of together 2.74 MB, of which 31/32 move, at 25 MB/s; half as many bytes in each of five groups.
+  w.references = {{.figure = "all_gather", .value = 0.025, .hop_us = 0, .ceiling = 0, .source = "a"},
+                  {.figure = "reduce_scatter", .value = 0.025, .hop_us = 0, .ceiling = 0, .source = "b"}};
+  w.ranks = w.ranks_per_node = 8;
+  const std::string quick = acceptance_plan(w, "profile --set a=1", config, 4, {false, 600, 1200});
+  EXPECT_THAT(
+      quick, AllOf(HasSubstr("\ncollectives      6 messages, 20 times, in and out of place                           "),
+                   HasSubstr("  5 s\nscales "), HasSubstr("  4 s\nsteps "),
+                   HasSubstr("reduce_scatter of 721.00 KiB on 32 ranks  0.02 GB/s  b\n"),
+                   HasSubstr("--ntasks-per-node=8 fsdpbench accept profile --set a=1 --out acceptance\n")));
+  EXPECT_THROW(acceptance_plan(
+                   [&] {
+                     w.nodes = 5;
+                     return w;
+                   }(),
+                   "p", config, 4, {false, 600, 1200}),
+               ConfigError);
+  w.nodes = 1;
+  EXPECT_THAT(acceptance_plan(w, "p", config, std::nullopt, {false, 600, 1200}),
+              ::testing::StartsWith("Plan of an acceptance of 8 ranks on 1 node, "));
   w.references.clear();
   EXPECT_THAT(acceptance_plan(w, "profile", config, 4, {false, 600, 1200}),
               HasSubstr("No figure has a floor: the profile has no [[reference]]."));

@@ -344,6 +344,125 @@ TEST(NodeLists, NameWhoFailedAndPassNobodyBesideThem) {
   EXPECT_TRUE(node_lists(report).fail.empty());
 }
 
+TEST(AcceptanceFilesTest, ResultJsonHasWhatWasMeasured) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}});
+  m.cluster.hosts.assign(8, "a");
+  m.pairs = {{0, 1.5}, {2.5, 0}};
+  m.launch_us = {{3, 4}};
+  m.stages = {{"pairs", 1.5, 2.5, "some", true}, {"steps", std::nullopt, 0.5, "", false}};
+  m.clocks = {{.offset_ns = -5, .residual_ns = 7, .at_ns = 0, .same_clock = true}};
+  m.soak.assign(1, m.arms.front());
+  m.others_share = 0.05;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const nlohmann::json j = acceptance_json(report, m, World{}, {{"matrix", 3}});
+  EXPECT_EQ(j["kind"], "acceptance");
+  EXPECT_EQ(j["verdict"], "fail");
+  EXPECT_EQ(j["fabric"], report.fabric);
+  EXPECT_EQ(j["emulated"], false);
+  EXPECT_EQ(j["rated"], rated_rules(report));
+  EXPECT_EQ(j["ranks"], 8);
+  EXPECT_EQ(j["nodes"], 1);
+  EXPECT_EQ(j["settings"], nlohmann::json::parse(R"({"matrix": 3})"));
+  EXPECT_EQ(j["judgements"].size(), report.judgements.size());
+  EXPECT_EQ(j["judgements"][0], nlohmann::json::parse(R"({"rule": "inventory", "figure": "all ranks", "verdict": "pass",
+    "why": "8 ranks have the same program, processor, kernel and libraries", "host": "a"})"));
+  ASSERT_EQ(j["findings"].size(), 1U);
+  const accept::Finding& finding = report.findings.front();
+  EXPECT_EQ(j["findings"][0]["part"], "the link between rank 3 and rank 5");
+  EXPECT_EQ(j["findings"][0]["kind"], "slow");
+  EXPECT_EQ(j["findings"][0]["shortfall"], finding.shortfall);
+  EXPECT_EQ(j["findings"][0]["relative"]["ci_high"], finding.relative.high);
+  EXPECT_EQ(j["findings"][0]["evidence"], finding.evidence);
+  EXPECT_EQ(j["findings"][0]["check"], finding.check);
+  EXPECT_EQ(j["findings"][0]["host"], "a");
+  EXPECT_FALSE(j.contains("meanwhile"));
+  EXPECT_EQ(j["device_rates_flops_per_s"].size(), 15U);
+  EXPECT_EQ(j["memory_rates_bytes_per_s"].size(), 15U);
+  EXPECT_EQ(j["launch_us"], nlohmann::json::parse("[[3, 4]]"));
+  EXPECT_EQ(j["pairs"]["one_way_gb_per_s"].size(), 28U);
+  EXPECT_EQ(j["pairs"]["rounds"], m.links.rounds);
+  EXPECT_EQ(j["pairs"]["measurements"], m.links.measurements);
+  EXPECT_EQ(j["pairs"]["compared"], true);
+  EXPECT_EQ(j["pairs"]["ends"], "ranks");
+  EXPECT_EQ(j["pairs"]["gb_per_s"], nlohmann::json::parse("[[0, 1.5], [2.5, 0]]"));
+  EXPECT_EQ(j["stages"], nlohmann::json::parse(R"([
+    {"name": "pairs", "took_s": 2.5, "skipped": true, "estimate_s": 1.5, "note": "some"},
+    {"name": "steps", "took_s": 0.5, "skipped": false}])"));
+  EXPECT_EQ(j["rendezvous"]["ready_s"], std::vector<double>(8, 0.25));
+  EXPECT_EQ(j["rendezvous"]["clocks"][0],
+            nlohmann::json::parse(R"({"offset_ns": -5, "residual_ns": 7, "same_clock": true})"));
+  EXPECT_EQ(j["others_share"], 0.05);
+  EXPECT_EQ(j["transports"].size(), 8U);
+  EXPECT_EQ(j["scales"].size(), 6U);
+  EXPECT_EQ(j["scales"][0], nlohmann::json::parse(R"({"kind": "all_gather", "group_size": 2, "bytes": 8388608,
+    "busbw_gb_per_s": 41.94304, "p50_us": 100})"));
+  EXPECT_EQ(j["lateness"]["last_share"].size(), 8U);
+  EXPECT_EQ(j["arms"]["rounds"].size(), 8U);
+  EXPECT_EQ(j["arms"]["soak"][0], nlohmann::json::parse(R"({"compute_ms": 95, "comm_ms": 40, "step_ms": 100,
+    "kernels_alone_ms": 90, "kernels_beside_ms": 92, "transfers_alone_ms": 38, "transfers_beside_ms": 39})"));
+  EXPECT_EQ(j["collectives"][0]["figures"], (std::vector<std::string>{"all_gather of 32.00 MiB on 8 ranks",
+                                                                      "all_gather of 32.00 MiB on 8 ranks, in place"}));
+  m.cluster = {.nodes = 2, .gpus_per_node = 4};
+  m.cluster.hosts.assign(8, "a");
+  EXPECT_EQ(acceptance_json(judge_acceptance(wanted(), m, &trial), m, World{}, nullptr)["pairs"]["ends"], "nodes");
+}
+
+TEST(AcceptanceFilesTest, MetricsAreThisText) {
+  AcceptanceReport report;
+  report.cluster = {.nodes = 1, .gpus_per_node = 2};
+  report.cluster.hosts = {"a", "b"};
+  report.fabric = "f";
+  report.verdict = Verdict::fail;
+  report.judgements = {accept::judged("floor", "x", Verdict::fail, "s"),
+                       accept::judged("scale", "y", Verdict::unrated, "s")};
+  report.judgements[0].value = {2.5, 2, 3, 1};
+  report.judgements[0].unit = "GB/s";
+  report.judgements[0].part = "rank 1";
+  report.judgements[0].place.host = "b";
+  accept::Finding& slow = report.findings.emplace_back();
+  slow.element = {Element::Kind::gpu, 1, 0};
+  slow.direction = "sends";
+  report.findings.emplace_back(slow).kind = accept::Finding::Kind::transient;
+  const std::string all = "host=\"a, b\"";
+  EXPECT_EQ(
+      acceptance_metrics(report),
+      "# HELP fsdpbench_accept_verdict 0 pass, 1 unrated, 2 inconclusive, 3 fail\n"
+      "# TYPE fsdpbench_accept_verdict gauge\n"
+      "fsdpbench_accept_verdict{fabric=\"f\"," +
+          all +
+          "} 3\n"
+          "# HELP fsdpbench_accept_rules Rules that were applied, by whether there was something to rate them by\n"
+          "# TYPE fsdpbench_accept_rules gauge\n"
+          "fsdpbench_accept_rules{rated=\"true\"," +
+          all +
+          "} 1\n"
+          "fsdpbench_accept_rules{rated=\"false\"," +
+          all +
+          "} 1\n"
+          "# HELP fsdpbench_accept_emulated 1 if computation or links were emulated, so that times are modelled\n"
+          "# TYPE fsdpbench_accept_emulated gauge\n"
+          "fsdpbench_accept_emulated{fabric=\"f\"," +
+          all +
+          "} 0\n"
+          "# HELP fsdpbench_accept_rule The same of each rule and figure\n"
+          "# TYPE fsdpbench_accept_rule gauge\n"
+          "fsdpbench_accept_rule{rule=\"floor\",figure=\"x\",part=\"rank 1\",host=\"b\"} 3\n"
+          "fsdpbench_accept_rule{rule=\"scale\",figure=\"y\"} 1\n"
+          "# HELP fsdpbench_accept_value Median of each figure, in its unit\n"
+          "# TYPE fsdpbench_accept_value gauge\n"
+          "fsdpbench_accept_value{rule=\"floor\",figure=\"x\",part=\"rank 1\",unit=\"GB/s\",host=\"b\"} 2.5\n"
+          "# HELP fsdpbench_accept_accused 1 for each part that is to blame\n"
+          "# TYPE fsdpbench_accept_accused gauge\n"
+          "fsdpbench_accept_accused{part=\"rank 1 (device 1 of node 0, b)\",host=\"b\",direction=\"sends\"} 1\n");
+  const std::string table = acceptance_table(report);
+  EXPECT_THAT(table,
+              ::testing::StartsWith("FAIL: 0 ranks on 1 node, compared with f; 1 of 2 rules rated; to blame: rank 1 "
+                                    "(device 1 of node 0, b)\n"));
+  EXPECT_THAT(table, HasSubstr("fail     floor  x: rank 1    2.50 GB/s  2.00 to 3.00      –\n"
+                               "1 rules were not rated: --verbose shows them\n"));
+}
+
 TEST(JunitTest, ASuiteIsThisText) {
   std::vector<Judgement> all{accept::judged("floor", "f", Verdict::pass, "good"),
                              accept::judged("peers", "g", Verdict::inconclusive, "slow for a while"),

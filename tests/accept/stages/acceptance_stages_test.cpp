@@ -134,6 +134,25 @@ TEST(AcceptanceStagesTest, PartsThatAreCutShortSaySo) {
   EXPECT_FALSE(m.raw.stages.back().skipped);
 }
 
+TEST(AcceptanceStagesTest, PairsThatAreCutShortBlameNobody) {
+  std::atomic<int> looks = 0;
+  std::vector<Stage> of_pairs;
+  Measured m;
+  for (double budget_s = 20; budget_s < 60 && of_pairs.size() < 2; ++budget_s) {
+    looks = 0;
+    m = stages({false, budget_s, 0, [&] { return static_cast<double>(looks++); }});
+    of_pairs = m.raw.stages;
+    std::erase_if(of_pairs, [](const Stage& stage) { return !stage.name.starts_with("pairs of ranks"); });
+  }
+  ASSERT_EQ(of_pairs.size(), 2U);
+  EXPECT_FALSE(of_pairs[0].skipped);
+  EXPECT_TRUE(of_pairs[1].skipped);
+  EXPECT_EQ(of_pairs[1].name, "pairs of ranks");
+  EXPECT_THAT(of_pairs[1].note, HasSubstr(" of the budget of "));
+  EXPECT_TRUE(m.raw.links.one_way.empty());
+  EXPECT_TRUE(m.raw.ladder.empty());
+}
+
 TEST(AcceptanceStagesTest, WhenAllIsSpentEachIsLeftOutWithItsReason) {
   const Measured m = stages(still(0, true));
   std::vector<std::string> told;

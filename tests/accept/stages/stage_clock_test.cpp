@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "accept/stages/measure_acceptance.h"
 #include "account/statistics.h"
 #include "base/error.h"
@@ -182,6 +184,7 @@ TEST(StageClockTest, WithoutALimitEverythingIsMeasuredAsOftenAsItWasWanted) {
   EXPECT_EQ(clock.stages()[3].name, "pairs of ranks: 6 measurements");
   EXPECT_TRUE(m.rates_tails) << "100 iterations have a p99";
   EXPECT_TRUE(m.on_processors && m.computes && m.cores_move_bytes);
+  EXPECT_EQ(m.shares_cores, 4U > std::thread::hardware_concurrency());
   EXPECT_EQ(m.topology, "") << "one node";
   EXPECT_EQ(m.cluster.hosts, std::vector<std::string>(4, launch::node_name()));
   EXPECT_EQ(m.transports, std::vector<std::string>(4, "shared memory of one process"));

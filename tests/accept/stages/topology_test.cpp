@@ -125,6 +125,16 @@ TEST(TopologyTest, ARankTellsItsGpuWithItsPlaceAndTheNearestNic) {
   EXPECT_THAT(own_facts({}, std::nullopt).print, Not(Contains(Key("variable NCCL_IB_HCA"))));
 }
 
+TEST(TopologyTest, APairIsAsFastAsItsSlowerDirectionAndItsSlowestRail) {
+  // 4 MB in 1000 us are 4 GB/s.
+  const accept::PairRate rate = pair_rate({2, 5}, 4'000'000, {{1000, 2000, 2500}, {4000, 800, 1600}});
+  EXPECT_EQ(rate.pair, (accept::Pairing{2, 5}));
+  EXPECT_THAT(rate.one_way, ElementsAre(2, 1));
+  EXPECT_THAT(rate.both_ways, ElementsAre(3.2, 5));
+  EXPECT_DOUBLE_EQ(rate.to_b, 1);
+  EXPECT_DOUBLE_EQ(rate.to_a, 2);
+}
+
 TEST(TopologyTest, TheLadderHasTheSmallestTheUsualTheLargestAndAnOddMessage) {
   const engine::Setup setup = engine::set_up(testing::settled(testing::tiny_decoder()));
   std::map<std::int64_t, int> shards;  // elements of a rank, rounded up
