@@ -20,7 +20,6 @@
 #include "base/bytes.h"
 #include "base/enum_table.h"
 #include "base/error.h"
-#include "base/lane_pool.h"
 #include "base/read_input.h"
 #include "record/console.h"
 #include "record/json_fields.h"
@@ -39,20 +38,13 @@ using backend::Stamp;
 
 constexpr double kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
 
-/// Bytes of A, B and C of a product, in this order.
-std::array<std::int64_t, 3> operand_bytes(const ProductShape& p) {
-  return {checked_product(p.m, p.k, size_of(DType::f32)), checked_product(p.k, p.n, size_of(DType::f32)),
-          checked_product(p.m, p.n, size_of(DType::f32))};
-}
-
-/// Room for those of any of the shapes.
-std::array<std::int64_t, 3> largest_operands(const std::vector<ProductShape>& shapes) {
-  std::array<std::int64_t, 3> most{};
-  for (const ProductShape& shape : shapes) {
-    const std::array<std::int64_t, 3> bytes = operand_bytes(shape);
-    for (std::size_t i = 0; i < bytes.size(); ++i) most[i] = std::max(most[i], bytes[i]);
+/// Bytes of the largest matrix of any product.
+std::int64_t largest_operand(const std::vector<ProductShape>& shapes) {
+  std::int64_t most = 0;
+  for (const ProductShape& p : shapes) {
+    most = std::max({most, checked_product(p.m, p.k), checked_product(p.k, p.n), checked_product(p.m, p.n)});
   }
-  return most;
+  return checked_product(most, size_of(DType::f32));
 }
 
 /// A set of kinds that run at once.
@@ -66,27 +58,10 @@ class BesideRank {
         meeting_(meeting),
         second_(context.world.split(0, context.rank)),
         gathered_(context, *arguments.most_bytes, Lane::all_gather),
-        reduced_(context, *arguments.most_bytes, Lane::reduce_scatter) {
-    const std::array<std::int64_t, 3> bytes = largest_operands(a_.matrices);
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      matrices_[i] = context.device.allocate(bytes[i], MemoryCategory::activations, Lane::compute);
-    }
-    context.device.enqueue(
-        Lane::compute, "clear",
-        [this, bytes](Kernels& kernels) {
-          for (std::size_t i = 0; i < bytes.size(); ++i) kernels.fill_zero(matrices_[i], bytes[i]);
-        },
-        nullptr);
+        reduced_(context, *arguments.most_bytes, Lane::reduce_scatter),
+        matrices_(context, largest_operand(arguments.matrices)) {
     context.device.synchronize();
   }
-  ~BesideRank() {
-    try {
-      for (std::byte* matrix : matrices_) context_.device.free(matrix, Lane::compute);
-    } catch (...) {  // the run has failed: the device goes, and its memory with it
-    }
-  }
-  BesideRank(const BesideRank&) = delete;
-  BesideRank& operator=(const BesideRank&) = delete;
 
   BesideRow row(std::int64_t size, const ProductShape& shape) {
     shape_ = shape;
@@ -217,7 +192,7 @@ class BesideRank {
   std::unique_ptr<backend::Communicator> second_;
   CollectiveBuffers gathered_;
   CollectiveBuffers reduced_;
-  std::array<std::byte*, 3> matrices_{};
+  const Blocks<3> matrices_;
   ProductShape shape_;
   std::array<Message, 2> messages_;
 };
@@ -318,10 +293,7 @@ DType product_dtype(const CollectivesArguments& arguments) {
 }
 
 std::int64_t beside_bytes(const CollectivesArguments& arguments) {
-  std::int64_t bytes = 0;
-  for (const std::int64_t operand : largest_operands(arguments.matrices))
-    bytes = checked_sum(bytes, LanePool::rounded(operand));
-  return bytes;
+  return Blocks<3>::bytes(largest_operand(arguments.matrices));
 }
 
 void measure_beside(const CollectivesArguments& arguments, int max_ctas, RankContext& context, RankMeeting& meeting,

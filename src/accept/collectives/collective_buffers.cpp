@@ -90,35 +90,21 @@ std::int64_t Pattern::wrong_sums(Reduction reduction, std::int64_t first, std::s
   return count;
 }
 
-std::int64_t CollectiveBuffers::bytes(std::int64_t most_bytes) {
-  return checked_product(2, LanePool::rounded(most_bytes));
-}
+std::int64_t CollectiveBuffers::bytes(std::int64_t most_bytes) { return Blocks<2>::bytes(most_bytes); }
 
 CollectiveBuffers::CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane)
-    : context_(context),
-      lane_(lane),
-      first_(context.device.allocate(bytes(most_bytes) / 2, MemoryCategory::communication_buffers, lane)),
-      second_(context.device.allocate(bytes(most_bytes) / 2, MemoryCategory::communication_buffers, lane)),
-      staging_(kStaging_bytes) {}
-
-CollectiveBuffers::~CollectiveBuffers() {
-  try {
-    context_.device.free(first_, lane_);
-    context_.device.free(second_, lane_);
-  } catch (...) {  // the run has failed: the device goes, and its memory with it
-  }
-}
+    : context_(context), lane_(lane), blocks_(context, most_bytes, lane), staging_(kStaging_bytes) {}
 
 std::byte* CollectiveBuffers::target(const Message& message, bool in_place) const {
   // In place the reduced part replaces the rank's own part of the input.
-  if (message.op != Collective::reduce_scatter) return second_;
-  return in_place ? source(message, true) + context_.rank * message.part_bytes() : first_;
+  if (message.op != Collective::reduce_scatter) return blocks_[1];
+  return in_place ? source(message, true) + context_.rank * message.part_bytes() : blocks_[0];
 }
 
 std::byte* CollectiveBuffers::source(const Message& message, bool in_place) const {
-  if (message.op == Collective::reduce_scatter) return second_;
-  if (!in_place) return first_;
-  return second_ + (message.op == Collective::all_gather ? context_.rank * message.part_bytes() : 0);
+  if (message.op == Collective::reduce_scatter) return blocks_[1];
+  if (!in_place) return blocks_[0];
+  return blocks_[1] + (message.op == Collective::all_gather ? context_.rank * message.part_bytes() : 0);
 }
 
 void CollectiveBuffers::upload(std::byte* to, std::int64_t count, DType dtype, int rank, const Pattern& pattern) {
@@ -140,8 +126,8 @@ void CollectiveBuffers::fill(const Message& message, bool in_place, int root, co
   context_.device.enqueue(
       lane_, "clear",
       [&](Kernels& kernels) {
-        kernels.fill_zero(first_, whole);
-        kernels.fill_zero(second_, whole);
+        kernels.fill_zero(blocks_[0], whole);
+        kernels.fill_zero(blocks_[1], whole);
       },
       nullptr);
   context_.device.synchronize();

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,43 +12,8 @@
 #include "accept/step_arms.h"
 #include "backend/backend.h"
 #include "backend/kernels.h"
-#include "base/lane_pool.h"
 
 namespace fsdpbench::app {
-
-/// Cleared memory of one rank's device for as long as something is measured.
-template <std::size_t kCount>
-class Blocks {
- public:
-  Blocks(backend::RankContext& context, std::int64_t bytes, Lane lane = Lane::compute)
-      : context_(context), lane_(lane) {
-    const bool computes = lane == Lane::compute;
-    for (std::byte*& block : blocks_) {
-      block = context.device.allocate(
-          bytes, computes ? MemoryCategory::activations : MemoryCategory::communication_buffers, lane);
-      context.device.enqueue(
-          lane, "clear", [block, bytes](backend::Kernels& kernels) { kernels.fill_zero(block, bytes); }, nullptr);
-    }
-  }
-  ~Blocks() {
-    try {
-      for (std::byte* block : blocks_) context_.device.free(block, lane_);
-    } catch (...) {  // the run has failed: the device goes, and its memory with it
-    }
-  }
-  Blocks(const Blocks&) = delete;
-  Blocks& operator=(const Blocks&) = delete;
-
-  std::byte* operator[](std::size_t i) const { return blocks_[i]; }
-
-  /// Device memory that all of them take.
-  static std::int64_t bytes(std::int64_t each) { return kCount * LanePool::rounded(each); }
-
- private:
-  backend::RankContext& context_;
-  const Lane lane_;
-  std::array<std::byte*, kCount> blocks_{};
-};
 
 /// Number of measurements, in rounds that all ranks begin together. `begin` is called by all ranks after the
 /// first op with about how many seconds a round takes and how many there are to be, `goes_on` after each round: if

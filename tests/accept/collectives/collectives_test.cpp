@@ -346,11 +346,12 @@ TEST(BesideTest, OnlyOpsThatRanWhileAllWereBusyCount) {
   for (const std::vector<double>& kind : same) EXPECT_THAT(kind, ElementsAre(1));
 }
 
-TEST(BesideTest, ProductsNeedRoomForTheLargestOfEachOperand) {
+TEST(BesideTest, ProductsNeedRoomForThreeOfTheLargestMatrix) {
   const CollectivesArguments one = arguments_of({{"--beside", ""}, {"--matrix", "256x512x1024"}});
-  EXPECT_EQ(beside_bytes(one), 4 * (256 * 1024 + 1024 * 512 + 256 * 512));
-  const CollectivesArguments two = arguments_of({{"--beside", ""}, {"--matrix", "256x512x1024,1024x256x256"}});
-  EXPECT_EQ(beside_bytes(two), 4 * (256 * 1024 + 1024 * 512 + 1024 * 256));
+  EXPECT_EQ(beside_bytes(one), 3 * 4 * 1024 * 512);
+  for (const char* others : {"256x512x1024,1024x256x1024", "1024x1024x16", "1024x16x1024", "16x1024x1024"}) {
+    EXPECT_EQ(beside_bytes(arguments_of({{"--beside", ""}, {"--matrix", others}})), 3 * 4 * 1024 * 1024) << others;
+  }
   EXPECT_EQ(product_dtype(one), DType::f32);
   EXPECT_EQ(product_dtype(arguments_of({{"-d", "bfloat16"}})), DType::bf16);
 }
