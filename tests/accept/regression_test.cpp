@@ -323,7 +323,7 @@ TEST(Changes, OneFigureThatIsWorseIsFound) {
   }
 }
 
-/// What the figures of a run look like to a gate: a step with its samples, scattering by `within` in a result and by
+/// Figures of a run as a gate sees them: a step with its samples, scattering by `within` in a result and by
 /// `between` from result to result, what was exposed of it, and bytes.
 ResultFigures run_of(std::mt19937_64& random, double between, double within, double slower = 1) {
   std::normal_distribution<double> normal(0, 1);
@@ -389,7 +389,7 @@ constexpr std::array kShortRuns{2.55, 2.37, 3.38, 3.15, 2.45, 2.31, 1.94, 3.05, 
 constexpr std::array kShortBusyRuns{4.08, 2.92, 3.04, 2.98, 2.87, 2.86, 3.23, 2.90, 3.04, 2.93,
                                     2.82, 2.82, 2.74, 2.77, 3.77, 3.25, 3.09, 2.98, 2.83, 2.64};
 
-/// Of 1,000 gates of runs drawn from `pool` against others of it, those that call a run slower.
+/// Gates of 1,000, of runs drawn from `pool` against others of it, that call a run slower.
 int false_alarms(std::span<const double> pool, int results, MeasuredOn measured_on) {
   std::mt19937_64 random(5);
   int worse = 0;
@@ -489,7 +489,7 @@ TEST(Changes, FiguresAreInTheOrderInWhichTheyFirstOccurWithTheirSamples) {
   EXPECT_THAT(figures[1].figure.samples, ElementsAre(4));
 }
 
-/// What a sentence says beside the numbers, by what there is to judge by.
+/// Words of a sentence beside its numbers, by what there is to judge by.
 TEST(Changes, ASentenceSaysWhatItRestsOn) {
   const auto said = [](MeasuredFigure before, MeasuredFigure now, std::size_t results, MeasuredOn on, double others) {
     std::vector<ResultFigures> all(results, result("a", {std::move(before)}));

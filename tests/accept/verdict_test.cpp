@@ -95,7 +95,7 @@ TEST(VerdictTest, TheWorstCountsAndNothingIsNoPass) {
   EXPECT_EQ(all({Verdict::pass, Verdict::inconclusive, Verdict::fail}), Verdict::fail);
 }
 
-/// What just reaches its limit keeps it; an interval that only touches it from the wrong side does not fail.
+/// A figure that just reaches its limit keeps it; an interval that only touches it from the wrong side does not fail.
 TEST(VerdictTest, LimitsAreKeptByWhatReachesThem) {
   const std::vector<double> below{9, 9, 9, 10, 10}, above{10, 10, 11, 11, 11};  // 95 %: 9 to 10, and 10 to 11
   const auto exactly = [](double value) { return std::vector<double>(8, value); };

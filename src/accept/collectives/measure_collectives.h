@@ -26,7 +26,7 @@ struct CollectivesListener {
 /// Number of ranks asked for. `session`: null, or of the job. Throws ConfigError if they contradict the job.
 int ranks_asked_for(const CollectivesArguments& arguments, const launch::Session* session);
 
-/// What the ranks run with; `rank_bytes`: of device memory that each needs.
+/// Options of the backend for these ranks; `rank_bytes`: device memory that each needs.
 backend::BackendOptions backend_options_for(const CollectivesArguments& arguments, int ranks, launch::Session* session,
                                             std::int64_t rank_bytes);
 

@@ -41,7 +41,7 @@ std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double l
 /// empty: it is not asked. CPU ranks have no NCCL.
 std::string ras_of(const std::string& given, bool on_processors, const launch::Environment& environment);
 
-/// What NCCL's RAS says of a job that has stopped, a sentence for people. `watch`: runs `fsdpbench watch` with these
+/// Sentence for people on what NCCL's RAS says of a job that has stopped. `watch`: runs `fsdpbench watch` with these
 /// words and returns what it prints; it may throw Error.
 std::string told_by_ras(const std::string& ras,
                         const std::function<std::string(const std::vector<std::string>& words)>& watch);

@@ -52,8 +52,8 @@ struct ScaleEffort {
 /// Bytes of device memory that measure_scales() needs on each of `ranks` ranks.
 std::int64_t scale_bytes(const ScaleEffort& effort, int ranks);
 
-/// An all-gather in place and a reduce-scatter in groups of each scale. Collective; all ranks of the world call it.
-/// What it returns means something on rank 0 only. `begins` is asked on all ranks before each scale, by its name and
+/// An all-gather in place and a reduce-scatter in groups of each scale. Collective; all ranks of the world call it. The
+/// rows mean something on rank 0 only. `begins` is asked on all ranks before each scale, by its name and
 /// about how many seconds it takes, and says the same to all: false leaves out all that comes.
 std::vector<CollectiveRow> measure_scales(
     const accept::Cluster& cluster, const ScaleEffort& effort, backend::RankContext& context, RankMeeting& meeting,

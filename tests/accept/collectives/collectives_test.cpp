@@ -292,7 +292,7 @@ TEST(TimesTest, AreMicroseconds) {
   EXPECT_THAT(microseconds({}), ElementsAre());
 }
 
-/// Of one rank, whose communicator has nobody to wait for.
+/// Times of one rank, whose communicator has nobody to wait for.
 TEST(TimesTest, OfABurstAreTheWholeOverItsIterationsAndOfCheckedOnesTheirMean) {
   for (const char* const check_all : {"0", "1"}) {
     for (const char* const iterations : {"1", "4"}) {
@@ -533,7 +533,7 @@ class FailsOnce : public backend::Communicator {
   int calls_ = 0;
 };
 
-/// Of one message, whose third timed iteration of four fails.
+/// Timing of one message, whose third timed iteration of four fails.
 Timing timing_that_fails_once(FailsOnce::How how, const Message& message, bool in_place, bool check_all) {
   CollectivesArguments arguments = arguments_of({{"-b", "4K"}, {"-n", "4"}, {"-w", "2"}, {"-c", "1"}});
   arguments.check_all = check_all;

@@ -64,7 +64,7 @@ TEST(NcclTableTest, ColumnsAreThoseOfNcclTests) {
               ::testing::EndsWith("100.0     200.0     200.0    35.4\n"));
 }
 
-/// What the health checks around nccl-tests look for, written from their documentation.
+/// Patterns that the health checks around nccl-tests look for, written from their documentation.
 TEST(NcclTableTest, TheLastLinesAreWhatOthersRead) {
   TableEnd end;
   end.add(row_of(Collective::all_gather, 1048.576, 2097.152));
@@ -257,7 +257,7 @@ TEST(CollectivesJsonTest, WhatWasNotMeasuredIsNull) {
             (std::vector{0, 2, 0}));
 }
 
-/// What collectives and products cost each other, written and read again.
+/// Slow-downs of collectives and products by each other, written and read again.
 TEST(BesideTest, AFileHasTheSlowdownsOfWhatRanTogether) {
   BesideRow row;
   row.size = 4096;

@@ -152,7 +152,7 @@ TEST(AcceptanceTest, OtherWorkMakesRanksFasterByWhatItTook) {
   EXPECT_EQ(host_may_be_faster(m), 1);
 }
 
-/// Of the whole interval the better end counts, divided or multiplied by how much faster ranks may have been.
+/// The better end of the whole interval counts, divided or multiplied by how much faster ranks may have been.
 TEST(AcceptanceTest, WhatFailsByMoreThanOtherWorkExplainsStillFails) {
   AcceptanceMeasurements m;
   m.on_processors = true;

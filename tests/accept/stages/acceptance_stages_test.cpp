@@ -29,7 +29,7 @@ struct Heard {
   std::vector<Stage> stages;  ///< of what was kept
 };
 
-/// Of a tiny run on `ranks` ranks, of which the profile expects `expected`.
+/// Stages of a tiny run on `ranks` ranks, of which the profile expects `expected`.
 Measured stages(const Patience& patience, int ranks = 4, int expected = 0, Heard* heard = nullptr) {
   const Cell cell = open_cell(
       load_config(config::find_profile("quickstart"),
