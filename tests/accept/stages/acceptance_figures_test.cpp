@@ -506,8 +506,10 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
                    "p", config, 4, {false, 600, 1200}),
                ConfigError);
   w.nodes = 1;
+  config.mesh = {8, 8, 1};
   EXPECT_THAT(acceptance_plan(w, "p", config, std::nullopt, {false, 600, 1200}),
               ::testing::StartsWith("Plan of an acceptance of 8 ranks on 1 node, "));
+  config.mesh = {32, 32, 1};
   w.references.clear();
   EXPECT_THAT(acceptance_plan(w, "profile", config, 4, {false, 600, 1200}),
               HasSubstr("No figure has a floor: the profile has no [[reference]]."));

@@ -349,7 +349,7 @@ TEST(AcceptanceFilesTest, ResultJsonHasWhatWasMeasured) {
   AcceptanceMeasurements m = measured({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}});
   m.cluster.hosts.assign(8, "a");
   m.pairs = {{0, 1.5}, {2.5, 0}};
-  m.launch_us = {{3, 4}};
+  m.launch_us = {{3, 4, 3, 4, 3, 4, 3, 4}};
   m.stages = {{"pairs", 1.5, 2.5, "some", true}, {"steps", std::nullopt, 0.5, "", false}};
   m.clocks = {{.offset_ns = -5, .residual_ns = 7, .at_ns = 0, .same_clock = true}};
   m.soak.assign(1, m.arms.front());
@@ -379,7 +379,7 @@ TEST(AcceptanceFilesTest, ResultJsonHasWhatWasMeasured) {
   EXPECT_FALSE(j.contains("meanwhile"));
   EXPECT_EQ(j["device_rates_flops_per_s"].size(), 15U);
   EXPECT_EQ(j["memory_rates_bytes_per_s"].size(), 15U);
-  EXPECT_EQ(j["launch_us"], nlohmann::json::parse("[[3, 4]]"));
+  EXPECT_EQ(j["launch_us"], nlohmann::json::parse("[[3, 4, 3, 4, 3, 4, 3, 4]]"));
   EXPECT_EQ(j["pairs"]["one_way_gb_per_s"].size(), 28U);
   EXPECT_EQ(j["pairs"]["rounds"], m.links.rounds);
   EXPECT_EQ(j["pairs"]["measurements"], m.links.measurements);
@@ -459,7 +459,7 @@ TEST(AcceptanceFilesTest, MetricsAreThisText) {
   EXPECT_THAT(table,
               ::testing::StartsWith("FAIL: 0 ranks on 1 node, compared with f; 1 of 2 rules rated; to blame: rank 1 "
                                     "(device 1 of node 0, b)\n"));
-  EXPECT_THAT(table, HasSubstr("fail     floor  x: rank 1    2.50 GB/s  2.00 to 3.00      –\n"
+  EXPECT_THAT(table, HasSubstr("fail     floor  x: rank 1  2.50 GB/s  2.00 to 3.00      –\n"
                                "1 rules were not rated: --verbose shows them\n"));
 }
 
