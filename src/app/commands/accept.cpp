@@ -88,8 +88,9 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     }
     const int ranks = own_ranks(wanted, arguments.overrides, config, devices);
     if (ranks > 1) {
-      return accept_on_own_ranks(wanted, config, ResultFolder(stem, arguments.out, arguments.old()).path(),
-                                 call.command_line, patience.limit_s, ranks);
+      const std::filesystem::path folder =
+          ResultFolder(stem, arguments.out, arguments.old()).path();  // rank 0 locks it
+      return accept_on_own_ranks(wanted, config, folder, call.command_line, patience.limit_s, ranks);
     }
     config.mesh.ranks = ranks;
   }
