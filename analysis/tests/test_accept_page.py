@@ -45,7 +45,7 @@ ACCEPTANCE = {
                for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)],
     "transports": ["shared memory"] * RANKS, "rendezvous": {"ready_s": [0.5] * RANKS},
     "lateness": {"last_share": [0.1, 0.1, 0.1, 0.6, 0.05, 0.05], "waiting_us": {"median": 1500.0}, "transfer_us": {"median": 900.0}},
-    "arms": {"rounds": [{"compute_ms": 80.0, "comm_ms": 40.0, "step_ms": 95.0}], "predicted_ms": 93.0,
+    "arms": {"rounds": [{"compute_ms": 80.0, "comm_ms": 40.0, "step_ms": 95.0}],
              "soak": [{"compute_ms": 80.0, "comm_ms": 40.0, "step_ms": 95.0 + i} for i in range(4)]},
 }
 

@@ -35,7 +35,8 @@ struct BeforePart {
 
 using Figure = double Value::*;
 
-/// The part that explains most of the low values that are left; the finest of those that explain as many.
+/// The part that explains most of the low values that are left, but for links; the finest of those that explain as
+/// many.
 std::optional<Element> best_explanation(const std::vector<Value>& values, const std::vector<bool>& explained,
                                         Figure figure, double threshold, const Parts& parts) {
   struct Count {
@@ -44,7 +45,7 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
       ++all;
       low += is_low ? 1 : 0;
     }
-    bool to_blame() const { return low > 0 && static_cast<double>(low) >= kMostPairsSlow * static_cast<double>(all); }
+    bool to_blame() const { return static_cast<double>(low) >= kMostPairsSlow * static_cast<double>(all); }
   };
   std::map<Element, Count, BeforePart> counts;
   std::map<Element, Count, BeforePart> within;  // of switches: what does not leave them
@@ -52,6 +53,7 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
     if (explained[i]) continue;
     const bool low = values[i].*figure < threshold;
     for (const Element& part : parts.of(values[i])) {
+      if (part.kind == Element::Kind::link) continue;
       counts[part].add(low);
       const bool inside = part.kind == Element::Kind::switch_ && parts.within_group(values[i].pair);
       if (inside) within[part].add(low);
@@ -61,19 +63,12 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
   for (const auto& [part, count] : within) {
     if (count.to_blame() && !counts[part].to_blame() && count.all >= kFewestWithin) counts[part] = count;
   }
-  const auto fineness = [](const Element& e) {
-    return e.kind == Element::Kind::link ? 0 : static_cast<int>(e.kind) + 1;
-  };
   std::optional<Element> best;
-  std::size_t most = 0;
-  for (const auto& [part, count] : counts) {
-    if (!count.to_blame()) continue;
-    // One slow pair tells of the pair alone: all else must be seen by two.
-    if (part.kind != Element::Kind::link && count.low < 2) continue;
-    if (count.low > most || (count.low == most && best && fineness(part) < fineness(*best))) {
-      best = part;
-      most = count.low;
-    }
+  std::size_t most = 1;                       // one slow pair tells of the pair alone
+  for (const auto& [part, count] : counts) {  // the finest first
+    if (!count.to_blame() || count.low <= most) continue;
+    best = part;
+    most = count.low;
   }
   return best;
 }
@@ -83,10 +78,10 @@ std::vector<Element> suspects_of(const std::vector<Value>& values, Figure figure
   std::vector<Element> suspects;
   std::vector<bool> explained(values.size());
   while (const std::optional<Element> next = best_explanation(values, explained, figure, threshold, parts)) {
-    if (next->kind == Element::Kind::link) break;  // found all at once below: there may be many by chance
     suspects.push_back(*next);
     for (std::size_t i = 0; i < values.size(); ++i) explained[i] = explained[i] || parts.uses(values[i], *next);
   }
+  // Links are found all at once: there may be many by chance.
   std::map<std::pair<int, int>, std::pair<int, int>> links;  // low, all
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (explained[i]) continue;
@@ -97,7 +92,7 @@ std::vector<Element> suspects_of(const std::vector<Value>& values, Figure figure
   std::vector<Element> slow_links;
   std::map<int, int> of_end;
   for (const auto& [pair, count] : links) {
-    if (count.first == 0 || count.first < kMostPairsSlow * count.second) continue;
+    if (count.first < kMostPairsSlow * count.second) continue;
     slow_links.push_back({Element::Kind::link, pair.first, pair.second});
     ++of_end[pair.first];
     ++of_end[pair.second];
@@ -123,32 +118,27 @@ class Confirmation {
   }
 
   /// The n-th pair of ends that nobody suspects, in a mixed order.
-  std::optional<Pairing> healthy(int n, const std::set<int>& busy) const {
+  std::optional<Pairing> healthy(int n) const {
     const int ends = static_cast<int>(good_.size());
     for (int i = 0; i < ends; ++i) {
       const int end = (n * 5 + i) % ends;
-      if (!good_[end]) continue;
-      if (const auto pair = with_good(end, n, busy)) return pair;
+      if (good_[end]) return with_good(end, n);
     }
     return std::nullopt;
   }
 
-  /// The n-th pair for `suspect` whose ends are not yet in `busy`; nothing if there is none.
-  std::optional<Pairing> pair_for(const Element& suspect, int n, const std::set<int>& busy) const {
+  /// The n-th pair for `suspect`; nothing if there is none.
+  std::optional<Pairing> pair_for(const Element& suspect, int n) const {
     switch (suspect.kind) {
-      case Element::Kind::link: return free(suspect.index, suspect.other, busy);
-      case Element::Kind::uplink: return across(suspect.index, suspect.other, n, busy);
+      case Element::Kind::link: return pair_of(suspect.index, suspect.other);
+      case Element::Kind::uplink: return across(suspect.index, suspect.other, n);
       case Element::Kind::switch_:
       case Element::Kind::leaf_rail: {
         const std::vector<int>& members = parts_.members(suspect.index);
-        for (std::size_t i = 0; i < members.size(); ++i) {
-          const int member = members[(static_cast<std::size_t>(n) + i) % members.size()];
-          if (const auto pair = with_good(member, n, busy)) return pair;
-        }
-        return std::nullopt;
+        return with_good(members[static_cast<std::size_t>(n) % members.size()], n);
       }
-      case Element::Kind::rail: return healthy(n, busy);
-      default: return with_good(suspect.index, n, busy);
+      case Element::Kind::rail: return healthy(n);
+      default: return with_good(suspect.index, n);
     }
   }
 
@@ -164,27 +154,22 @@ class Confirmation {
       default: return false;
     }
   }
-  std::optional<Pairing> free(int a, int b, const std::set<int>& busy) const {
-    if (busy.contains(a) || busy.contains(b)) return std::nullopt;
-    return Pairing{std::min(a, b), std::max(a, b)};
-  }
-  std::optional<Pairing> with_good(int end, int n, const std::set<int>& busy) const {
+  static Pairing pair_of(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
+  std::optional<Pairing> with_good(int end, int n) const {
     const int ends = static_cast<int>(good_.size());
     for (int i = 0; i < ends; ++i) {
       const int other = (end + 1 + n * 7 + i) % ends;
-      if (other == end || !good_[other]) continue;
-      if (const auto pair = free(end, other, busy)) return pair;
+      if (other != end && good_[other]) return pair_of(end, other);
     }
     return std::nullopt;
   }
-  std::optional<Pairing> across(int a, int b, int n, const std::set<int>& busy) const {
+  std::optional<Pairing> across(int a, int b, int n) const {
     const std::vector<int>&of_a = parts_.members(a), &of_b = parts_.members(b);
     const auto tries = static_cast<int>(std::max(of_a.size(), of_b.size()));
     for (int i = 0; i < tries; ++i) {
       const int first = of_a[static_cast<std::size_t>(n + i) % of_a.size()];
       const int second = of_b[static_cast<std::size_t>(2 * n + i) % of_b.size()];
-      if (!good_[first] || !good_[second]) continue;
-      if (const auto pair = free(first, second, busy)) return pair;
+      if (good_[first] && good_[second]) return pair_of(first, second);
     }
     return std::nullopt;
   }
@@ -400,22 +385,20 @@ class Investigation {
     const Confirmation choose(cluster_, parts_, suspects);
     std::vector<PairRate> alone;
     for (int n = 0; n < kControls; ++n) {
-      if (const auto pair = choose.healthy(n, {})) {
+      if (const auto pair = choose.healthy(n)) {
         for (PairRate& rate : measured({*pair})) alone.push_back(std::move(rate));
       }
     }
     const Norms norms = alone.empty() || apart_ ? norms_ : norms_of(alone, parts_, false);
     for (std::size_t i = 0; i < suspects.size(); ++i) {
       for (int n = 0; n < static_cast<int>(kConfirmations); ++n) {
-        const auto pair = choose.pair_for(suspects[i], n, {});
+        const auto pair = choose.pair_for(suspects[i], n);
         if (!pair) continue;
-        std::vector<double> of_pair;
         const std::vector<PairRate> rates = measured({*pair});
         for (const PairRate& rate : rates) ways_[i].add(rate, suspects[i], norms.rate.back().usual);
         for (const Value& v : values_of(rates, 0, parts_, norms)) {
-          if (parts_.uses(v, suspects[i])) of_pair.push_back(v.*figure);
+          if (parts_.uses(v, suspects[i])) again[i].push_back(v.*figure);
         }
-        again[i].insert(again[i].end(), of_pair.begin(), of_pair.end());
       }
     }
     return again;
@@ -439,7 +422,7 @@ class Investigation {
     std::map<int, int> of_end;
     int transfers = 0;
     for (int n = 0; n < kTransfers; ++n) {
-      const auto pair = choose.healthy(n, {});
+      const auto pair = choose.healthy(n);
       if (!pair) return;
       bool is_slow = false;
       for (const Value& v : values_of(measured({*pair}), 0, parts_, norms_)) {

@@ -74,7 +74,7 @@ std::vector<std::vector<double>> relative_rates(const Cluster& cluster, const De
 /// Rate that it reaches in its better rounds.
 double own_best(std::vector<double> rates) {
   std::ranges::sort(rates);
-  return rates[rates.size() * 4 / 5 - (rates.size() % 5 == 0 ? 1 : 0)];
+  return rates[(4 * rates.size() - 1) / 5];
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& r
     finding.check = next_check(finding.element, cluster, SlowAt::work);
     const std::string name = name_of(finding.element, cluster);
     // One that stays below its peers also in its better rounds is slow, however much it scatters.
-    const bool always_below = finding.relative.high < 1 - allowed && best < 1 - allowed;
+    const bool always_below = best < 1 - allowed;
     const bool came_and_went =
         low >= kFewestLowRounds && static_cast<double>(low) < kMostOfTheTime * static_cast<double>(rates.size());
     if (came_and_went && !always_below) {

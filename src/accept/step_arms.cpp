@@ -179,31 +179,4 @@ std::vector<Judgement> judge_drift(const std::vector<ArmRound>& rounds, double m
   return all;
 }
 
-Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<double> predicted_ms,
-                          const ArmBounds& bounds, const std::string& why_none) {
-  Judgement j = unrated_rule("explained", "a step by its computation and the links as measured", "of the measured step",
-                             by_round(rounds, [&](const ArmRound& r) {
-                               return predicted_ms ? ratio(*predicted_ms, r.whole_ms) : std::nullopt;
-                             }));
-  if (!predicted_ms || j.value.n == 0) {
-    j.verdict = rounds.empty() ? Verdict::inconclusive : Verdict::unrated;
-    j.sentence = why_none;
-    return j;
-  }
-  j.bound = bounds.explained;
-  j.sentence = fmt::format("links as measured explain {} of the step: computed {:.4g} ms", percent(j.value, j.value.n),
-                           *predicted_ms);
-  if (!bounds.explained) return j;
-  j.verdict = held(j.value, *bounds.explained, Good::above);
-  if (j.verdict == Verdict::fail) {
-    j.sentence += fmt::format(
-        "; the profile asks for {:.0f} % at least: something slows the step down that neither collectives alone nor "
-        "computation alone shows",
-        100 * *bounds.explained);
-  } else if (j.verdict == Verdict::inconclusive) {
-    j.sentence += fmt::format("; that is on both sides of {:.0f} %", 100 * *bounds.explained);
-  }
-  return j;
-}
-
 }  // namespace fsdpbench::accept

@@ -42,9 +42,8 @@ struct ArmRound {
 
 /// Bounds for the arms of a profile; absent: none.
 struct ArmBounds {
-  double exposed = 1;                    ///< share of a step
-  std::optional<double> slowdown = {};   ///< of computation beside communication
-  std::optional<double> explained = {};  ///< least part of a step that its links and its computation explain
+  double exposed = 1;                   ///< share of a step
+  std::optional<double> slowdown = {};  ///< of computation beside communication
 };
 
 /// A judgement each of: the exposed communication, that is what a step takes longer than its computation alone; the
@@ -52,12 +51,6 @@ struct ArmBounds {
 /// beside communication, and communication beside computation. No rounds: inconclusive, with `why_none`.
 std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const ArmBounds& bounds,
                                   const std::string& why_none);
-
-/// Share of the measured step that the computed clock explains, which was given what computation takes without
-/// collectives and what the links carry without computation. `predicted_ms`: absent if it could not be computed, for
-/// the reason `why_none`: unrated.
-Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<double> predicted_ms,
-                          const ArmBounds& bounds, const std::string& why_none);
 
 /// Whether the arms grow slower while they are repeated for long: each arm's last third of the rounds, which are in the
 /// order of time, over the median of its first third. Fails if it is `most` more for certain, by the interval; a

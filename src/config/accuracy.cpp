@@ -228,7 +228,6 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("memory_mib")) a.memory_mib = top.whole("memory_mib", 1, 1 << 16);
   if (file.contains("rated_pct")) a.rated_pct = top.number("rated_pct", 0, 100);
   if (file.contains("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
-  if (file.contains("explained_pct")) a.explained_pct = top.number("explained_pct", 1, 100);
   if (file.contains("reference")) {
     for (const toml::table* table : top.tables("reference")) {
       AcceptanceReference reference = read_reference(path, *table);

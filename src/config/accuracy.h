@@ -101,22 +101,21 @@ struct AcceptanceReference {
 struct Acceptance {
   static constexpr int kVersion = 1;
 
-  std::string fabric;                   ///< for people
-  std::string run;                      ///< a run profile, whose plan gives the sizes and whose steps are measured
-  int ranks = 0;                        ///< that must be there; 0: any number
-  int ranks_per_node = 0;               ///< that each node must have; 0: any number
-  int nodes = 1;                        ///< that must be there, at least
-  int nodes_per_switch = 0;             ///< that share a leaf switch, in the order of ranks; 0: not told
-  int matrix = 1024;                    ///< rows and columns of the products that a rank's rate is measured by
-  double exposed_pct = 100;             ///< of a step, at most, in which a rank only waits for communication
-  double tolerance_pct = 90;            ///< of a reference that must be reached
-  double cliff_pct = 15;                ///< that a larger message may carry less than a smaller one, at most
-  double scale_pct = 80;                ///< of what a small group of ranks carries that a large one must
-  std::vector<std::string> transport;   ///< words, one of which names each way that bytes may take; none: any
-  std::int64_t memory_mib = 32;         ///< that a rank copies to measure its memory
-  double rated_pct = 50;                ///< of the rules, at least, that must be rated
-  std::optional<double> slowdown;       ///< of computation beside communication, at most; absent: not rated
-  std::optional<double> explained_pct;  ///< of a step, at least, that follows from its parts; absent: not rated
+  std::string fabric;                  ///< for people
+  std::string run;                     ///< a run profile, whose plan gives the sizes and whose steps are measured
+  int ranks = 0;                       ///< that must be there; 0: any number
+  int ranks_per_node = 0;              ///< that each node must have; 0: any number
+  int nodes = 1;                       ///< that must be there, at least
+  int nodes_per_switch = 0;            ///< that share a leaf switch, in the order of ranks; 0: not told
+  int matrix = 1024;                   ///< rows and columns of the products that a rank's rate is measured by
+  double exposed_pct = 100;            ///< of a step, at most, in which a rank only waits for communication
+  double tolerance_pct = 90;           ///< of a reference that must be reached
+  double cliff_pct = 15;               ///< that a larger message may carry less than a smaller one, at most
+  double scale_pct = 80;               ///< of what a small group of ranks carries that a large one must
+  std::vector<std::string> transport;  ///< words, one of which names each way that bytes may take; none: any
+  std::int64_t memory_mib = 32;        ///< that a rank copies to measure its memory
+  double rated_pct = 50;               ///< of the rules, at least, that must be rated
+  std::optional<double> slowdown;      ///< of computation beside communication, at most; absent: not rated
   std::vector<AcceptanceReference> references;  ///< those that are known; none: nothing is rated by a floor
 
   const AcceptanceReference* find(const std::string& figure) const;

@@ -31,6 +31,10 @@ std::string kind_of_file(const json& content) {
   if (content.contains("traceEvents")) return "a trace";
   const json kind = content.value("kind", json());
   if (kind == "gate") return "what a gate came to";
+  if (kind == "expect") return "what expect says of a machine";
+  if (kind == "trace_explanation") return "an explained trace";
+  if (content.contains("optimality_gap")) return "what tune found";
+  if (content.contains("what_if")) return "a prediction of what-if";
   if (content.contains("verdict") && !content.contains("judgements")) return "a comparison";
   return "";
 }

@@ -90,10 +90,10 @@ void refuse_old_result(const fs::path& folder, OldResult old) {
   }
 }
 
-constexpr std::array<std::string_view, 18> kOurFiles{
-    "result.json", "compare.json", "what_if.json",    "tune.json",    "explain.json",   "tuned.toml",
-    "points.csv",  "gate.json",    "worst_step.json", "trials.jsonl", "trace.json",     "config.toml",
-    "SHA256SUMS",  "summary.md",   "junit.xml",       "metrics.prom", "pass_nodes.txt", "fail_nodes.txt"};
+constexpr std::array<std::string_view, 17> kOurFiles{
+    "result.json", "compare.json", "what_if.json",    "tune.json",      "explain.json",  "tuned.toml",
+    "points.csv",  "gate.json",    "worst_step.json", "trials.jsonl",   "trace.json",    "config.toml",
+    "summary.md",  "junit.xml",    "metrics.prom",    "pass_nodes.txt", "fail_nodes.txt"};
 
 bool is_ours(std::string_view name) { return std::ranges::find(kOurFiles, name) != kOurFiles.end(); }
 bool is_rank_file(std::string_view name) { return name.starts_with("rank_") && name.ends_with(".json.gz"); }

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -333,6 +335,184 @@ TEST(BlameTest, WithoutScatterEachFigureIsTheFaults) {
   expect(nodes, {now_and_then},
          "NIC 0 of node 0 fell by up to 30 % in 7 of 15 pairings and was as fast as its peers in the others", 92, 197,
          22);
+}
+
+/// Ends that carry 1 to each other but for what `rate` says; nothing scatters.
+LinkReport carried(const Cluster& cluster, const std::function<double(int a, int b, int rail)>& rate) {
+  return blame_links(cluster, [&](const Round& round) {
+    std::vector<PairRate> rates;
+    for (const Pairing& p : round) {
+      PairRate& one = rates.emplace_back(PairRate{p, {}, {}});
+      for (int rail = 0; rail < cluster.rails; ++rail) {
+        one.one_way.push_back(rate(p.a, p.b, rail));
+        one.both_ways.push_back(2 * one.one_way.back());
+      }
+      one.to_a = one.to_b = *std::ranges::min_element(one.one_way);
+    }
+    return rates;
+  });
+}
+
+std::string names_of(const LinkReport& report, const Cluster& cluster) {
+  std::string text;
+  for (const Finding& f : report.findings) {
+    text += (text.empty() ? "" : "; ") + std::string(f.accuses() ? "" : "not ") + name_of(f.element, cluster);
+  }
+  return text;
+}
+
+TEST(BlameTest, TwoSlowLinksOfAnEndAreLinksAndThreeAreAnEndThatWasSlowForAWhile) {
+  const Cluster nodes{.nodes = 16};
+  const auto slow_to = [&](int last) {
+    return carried(nodes, [&](int a, int b, int) { return a == 0 && b <= last ? 0.6 : 1; });
+  };
+  EXPECT_EQ(names_of(slow_to(2), nodes), "the link between node 0 and node 1; the link between node 0 and node 2");
+  const LinkReport three = slow_to(3);
+  EXPECT_EQ(names_of(three, nodes), "not NIC 0 of node 0");
+  EXPECT_EQ(three.findings.front().evidence,
+            "NIC 0 of node 0 fell by up to 40 % in 3 of 15 pairings and was as fast as its peers in the others");
+}
+
+TEST(BlameTest, RailsThatShareAPathOfTwoNodesAreNotToldFromASlowOne) {
+  for (const int rails : {1, 2, 3}) {
+    const Cluster nodes{.nodes = 8, .rails = rails};
+    const auto of = [&](double factor) {
+      const LinkReport report = carried(nodes, [&](int a, int b, int) { return a == 2 && b == 5 ? factor : 1; });
+      EXPECT_EQ(report.findings.size(), 1U);
+      EXPECT_EQ(report.findings.front().element, (Element{Element::Kind::link, 2, 5}));
+      return report.findings.front();
+    };
+    for (const double factor : {0.5, 0.521, 0.479})
+      EXPECT_EQ(of(factor).accuses(), rails == 1) << rails << ' ' << factor;
+    for (const double factor : {0.54, 0.46, 0.6}) EXPECT_TRUE(of(factor).accuses()) << rails << ' ' << factor;
+    EXPECT_EQ(of(0.34).accuses(), rails < 3);
+    if (rails == 2) {
+      EXPECT_THAT(of(0.5).evidence, ::testing::EndsWith("; 2 flows that the switches always put on one path, by their "
+                                                        "addresses, carry as much, so nobody is accused"));
+      EXPECT_EQ(of(0.5).check,
+                "the switches' counters on the way between the two nodes, or accept again with adaptive routing or "
+                "ports in their hash");
+    }
+  }
+  const Cluster node{.nodes = 1, .rails = 2};
+  EXPECT_TRUE(carried(node, [](int a, int b, int) { return a == 2 && b == 5 ? 0.5 : 1; }).findings.front().accuses())
+      << "within a node no switch hashes";
+}
+
+TEST(BlameTest, MostPathsBetweenSwitchesAreHowTheFabricIsAndHalfOfThemAreNot) {
+  const Cluster switches{.nodes = 32, .nodes_per_switch = 8};
+  const auto slow = [&](const std::set<std::pair<int, int>>& paths) {
+    return names_of(carried(switches,
+                            [&](int a, int b, int) {
+                              return paths.contains({a / 8, b / 8}) ? 0.7 : 1;
+                            }),
+                    switches);
+  };
+  EXPECT_EQ(slow({{0, 1}, {0, 2}, {2, 3}}),
+            "the path between switch 0 and switch 1; the path between switch 0 and "
+            "switch 2; the path between switch 2 and switch 3");
+  EXPECT_EQ(slow({{0, 1}, {1, 2}, {2, 3}, {0, 3}}), "");
+}
+
+/// Nodes 0 to n - 1 are slow to all others, and nobody told why.
+TEST(BlameTest, AMuchSmallerGroupIsToBlameForThePathToTheOthers) {
+  const auto slow = [](int ends, const std::function<bool(int)>& inside) {
+    const Cluster nodes{.nodes = ends};
+    const LinkReport report = carried(nodes, [&](int a, int b, int) { return inside(a) != inside(b) ? 0.7 : 1; });
+    Cluster inferred = nodes;
+    inferred.switch_of = report.inferred;
+    return names_of(report, inferred);
+  };
+  EXPECT_EQ(slow(15, [](int end) { return end < 5; }), "what nodes 0 to 4 have in common above their NICs");
+  EXPECT_EQ(slow(15, [](int end) { return end >= 10; }), "what nodes 10 to 14 have in common above their NICs");
+  EXPECT_EQ(slow(14, [](int end) { return end < 5; }), "the path between nodes 0 to 4 and nodes 5 to 13");
+  EXPECT_EQ(slow(14, [](int end) { return end >= 9; }), "the path between nodes 0 to 8 and nodes 9 to 13");
+}
+
+TEST(BlameTest, ADirectionIsNamedIfTheOtherOneIsFast) {
+  const Cluster nodes{.nodes = 8};
+  const auto found = [&](double sends, double receives) {
+    const LinkReport report = blame_links(nodes, [&](const Round& round) {
+      std::vector<PairRate> rates;
+      for (const Pairing& p : round) {
+        PairRate& one = rates.emplace_back(PairRate{p, {1}, {2}, 1, 1});
+        if (p.a == 3) one.to_b = sends, one.to_a = receives;
+        if (p.b == 3) one.to_a = sends, one.to_b = receives;
+        if (p.a == 3 || p.b == 3) one.one_way = {0.6}, one.both_ways = {1.2};
+      }
+      return rates;
+    });
+    EXPECT_EQ(report.findings.size(), 1U);
+    const Finding& f = report.findings.front();
+    EXPECT_EQ(f.element, (Element{Element::Kind::nic, 3, 0}));
+    const std::size_t at = f.evidence.find("; what it");
+    return f.direction + (at == std::string::npos ? "" : f.evidence.substr(at));
+  };
+  EXPECT_EQ(found(0.6, 1), "sends; what it receives is as fast as its peers', what it sends is slow");
+  EXPECT_EQ(found(1, 0.6), "receives; what it sends is as fast as its peers', what it receives is slow");
+  EXPECT_EQ(found(0.6, 0.95), "sends; what it receives is as fast as its peers', what it sends is slow");
+  EXPECT_EQ(found(0.6, 0.94), "");
+  EXPECT_EQ(found(0.6, 0), "") << "not told";
+  EXPECT_EQ(found(0.6, 0.6), "");
+}
+
+TEST(BlameTest, AReportHasWhatWasMeasuredFirst) {
+  const Cluster nodes{.nodes = 6};
+  int rounds = 0;
+  const LinkReport report = blame_links(nodes, [&](const Round& round) {
+    ++rounds;
+    std::vector<PairRate> rates;
+    for (const Pairing& p : round) {
+      const double rate = p.a == 1 && p.b == 2 && rounds <= 5 ? 0.5 : 2;  // once
+      rates.push_back({p, {rate}, {2 * rate}, rate, rate});
+    }
+    return rates;
+  });
+  EXPECT_TRUE(report.compared);
+  EXPECT_EQ(report.one_way.size(), 15U);
+  EXPECT_EQ(std::ranges::count(report.one_way, 0.5), 1);
+  EXPECT_TRUE(report.findings.empty()) << "it was as fast as any when it was measured again";
+  EXPECT_EQ(report.rounds, 5 + 1 + 64) << "and so many single transfers look for a path that is slow now and then";
+  EXPECT_EQ(report.measurements, 15 + 1 + 64);
+}
+
+TEST(BlameTest, RatesOfRoundsThatWereNotMeasuredAreLeftOut) {
+  DeviceRounds rounds(6, std::vector<double>(6, 2.0));
+  rounds[0].assign(6, 0.0);
+  for (std::size_t round = 1; round < 6; ++round) rounds[round][4] = round < 3 ? 0 : 1.2;
+  const std::vector<Finding> findings = blame_devices({.nodes = 1, .gpus_per_node = 6}, rounds);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].element.index, 4);
+  EXPECT_EQ(findings[0].relative.n, 3);
+  EXPECT_DOUBLE_EQ(findings[0].shortfall, 0.4);
+  EXPECT_EQ(findings[0].check, next_check(findings[0].element, {.nodes = 1, .gpus_per_node = 6}, SlowAt::work));
+  EXPECT_THROW(blame_devices({.nodes = 1, .gpus_per_node = 7}, rounds), std::invalid_argument);
+}
+
+TEST(BlameTest, NormsAreOfTheFastestFifthAndWhatScattersLikeIt) {
+  const Cluster nodes{.nodes = 8, .nodes_per_switch = 4};
+  const Parts parts(nodes);
+  std::vector<PairRate> rates;
+  for (int i = 0; i < 10; ++i) {  // within: 10 of 4.0 but for a slow one; between: 8 of 2.0 and 2 of 3.0
+    rates.push_back({{0, 1}, {i == 0 ? 1.0 : 4.0}, {8}});
+    rates.push_back({{0, 5}, {i < 2 ? 3.0 : 2.0}, {3}});
+  }
+  rates.push_back({{0, 2}, {0}, {1}});
+  const Norms apart = norms_of(rates, parts, true), together = norms_of(rates, parts, false);
+  EXPECT_EQ(apart.rate[1].usual, 4);
+  EXPECT_EQ(apart.rate[0].usual, 2) << "two of ten are not the fastest fifth";
+  EXPECT_EQ(apart.duplex[1].usual, 2) << "8 over 1 is one of ten";
+  EXPECT_EQ(apart.duplex[0].usual, 1.5);
+  EXPECT_EQ(together.rate[0].usual, 4);
+  EXPECT_EQ(together.rate[1].usual, 4);
+  const std::vector<Value> values = values_of({rates[0], rates[3], rates.back()}, 7, parts, apart);
+  ASSERT_EQ(values.size(), 2U) << "what was not measured is no value";
+  EXPECT_DOUBLE_EQ(values[0].rate, 0.25);
+  EXPECT_DOUBLE_EQ(values[0].duplex, 4);
+  EXPECT_DOUBLE_EQ(values[1].rate, 1.5);
+  EXPECT_DOUBLE_EQ(values[1].duplex, 1 / 1.5);
+  EXPECT_EQ(values[1].round, 7U);
+  EXPECT_EQ(values[1].rail, 0);
 }
 
 TEST(BlameTest, AFewRoundsBelowItsOwnBestAreTransientAndFourFifthsAreSlow) {

@@ -103,6 +103,64 @@ TEST(Findings, EachPartHasItsNameItsPlaceAndWhatToCheck) {
   EXPECT_EQ(place_of({Kind::nic, 0, 1}, one).nic, "NIC 1");
 }
 
+TEST(Findings, RanksOfEachPart) {
+  using Kind = Element::Kind;
+  const Cluster c{.nodes = 4, .gpus_per_node = 2, .rails = 2, .nodes_per_switch = 2};
+  using Ranks = std::vector<int>;
+  EXPECT_EQ(ranks_of_part({Kind::gpu, 5, 0}, c), (Ranks{5}));
+  EXPECT_EQ(ranks_of_part({Kind::node, 3, 0}, c), (Ranks{6, 7}));
+  EXPECT_EQ(ranks_of_part({Kind::nic, 2, 1}, c), (Ranks{5}));
+  EXPECT_EQ(ranks_of_part({Kind::nic, 2, 3}, c), (Ranks{5})) << "two NICs a rank";
+  EXPECT_EQ(ranks_of_part({Kind::link, 0, 3}, c), (Ranks{0, 1, 6, 7}));
+  EXPECT_EQ(ranks_of_part({Kind::switch_, 1, 0}, c), (Ranks{4, 5, 6, 7}));
+  EXPECT_EQ(ranks_of_part({Kind::leaf_rail, 0, 1}, c), (Ranks{0, 1, 2, 3}));
+  EXPECT_EQ(ranks_of_part({Kind::uplink, 0, 1}, c), (Ranks{0, 1, 2, 3, 4, 5, 6, 7}));
+  for (const Kind kind : {Kind::rail, Kind::spine, Kind::fleet}) EXPECT_EQ(ranks_of_part({kind, 1, 0}, c), Ranks{});
+  const Cluster one{.nodes = 1, .gpus_per_node = 4};
+  EXPECT_EQ(ranks_of_part({Kind::link, 1, 3}, one), (Ranks{1, 3}));
+}
+
+TEST(Findings, ANicHasNoDeviceAndADeviceItsUuid) {
+  Cluster c{.nodes = 2, .gpus_per_node = 2};
+  c.hosts = {"a", "a", "b", "b"};
+  c.devices = {"d0", "d1", "d2", "d3"};
+  c.uuids = {"u0", "u1", "u2", "u3"};
+  const Place nic = place_of({Element::Kind::nic, 1, 1}, c);
+  EXPECT_EQ(nic.host, "b");
+  EXPECT_EQ(nic.device, "");
+  EXPECT_EQ(nic.uuid, "");
+  EXPECT_EQ(nic.nic, "NIC 1");
+  EXPECT_EQ(place_of({Element::Kind::node, 1, 0}, c).uuid, "u2, u3");
+  EXPECT_EQ(place_of(std::vector{0, 7}, c).device, "d0") << "of a rank that nobody knows there is no name";
+}
+
+TEST(Findings, WhatToCheckDependsOnWhatIsSlowAndWhere) {
+  using Kind = Element::Kind;
+  const auto check = [](Kind kind, SlowAt at, bool processors, int nodes, bool told = true) {
+    Cluster c{.nodes = nodes, .gpus_per_node = 4, .nodes_per_switch = told ? 2 : 0, .on_processors = processors};
+    return next_check({kind, 0, 1}, c, at);
+  };
+  EXPECT_EQ(check(Kind::gpu, SlowAt::transfers, true, 4),
+            "its cable and switch port, its NIC's firmware and PCIe slot; within a host, who shares its memory");
+  EXPECT_EQ(check(Kind::gpu, SlowAt::transfers, false, 4),
+            "its NVLinks' state and error counters (nvidia-smi nvlink -s, -e), the switch port they lead to, its NIC's "
+            "cable and firmware, and both their PCIe placement and width (nvidia-smi topo -m)");
+  EXPECT_EQ(check(Kind::gpu, SlowAt::work, true, 4),
+            "its clocks, power cap and cooling, limits of its control group, and what else runs there");
+  EXPECT_EQ(check(Kind::gpu, SlowAt::work, false, 4),
+            "its clocks, power cap, throttle reasons and ECC counters (nvidia-smi -q), and what else runs there");
+  EXPECT_EQ(check(Kind::link, SlowAt::transfers, false, 1),
+            "that NVLink's state and error counters, or the PCIe path that replaces it");
+  EXPECT_EQ(check(Kind::link, SlowAt::transfers, false, 4),
+            "both ports' duplex, error and pause counters, and the route between them");
+  EXPECT_EQ(check(Kind::switch_, SlowAt::transfers, false, 4),
+            "its temperature, port errors, pause frames, and failed uplinks");
+  EXPECT_EQ(check(Kind::switch_, SlowAt::transfers, false, 4, false),
+            "what these nodes share and others do not: leaf switch, its uplinks, a rack");
+  EXPECT_EQ(check(Kind::switch_, SlowAt::transfers, false, 1),
+            "what these ranks share and others do not: a socket, a PCIe switch, a memory");
+}
+
 TEST(Findings, OfManySomeAreNamed) {
   Cluster c{.nodes = 40, .gpus_per_node = 1};
   for (int node = 0; node < 40; ++node) {
@@ -111,6 +169,10 @@ TEST(Findings, OfManySomeAreNamed) {
   }
   EXPECT_THAT(name_of({Element::Kind::switch_, 1, 0}, c),
               AllOf(HasSubstr("what nodes 1 (h1), 3 (h3), "), HasSubstr("31 (h31) and 4 more have in common")));
+  c.switch_of.assign(40, 1);
+  for (std::size_t i = 0; i < 16; ++i) c.switch_of[2 * i] = 0;  // all of these are named
+  EXPECT_THAT(name_of({Element::Kind::switch_, 0, 0}, c),
+              AllOf(HasSubstr("30 (h30) have in common"), Not(HasSubstr("more"))));
   EXPECT_EQ(place_of_all(c).host, "h0, h1, h2, h3, h4, h5, h6, h7 and 32 more");
   c.hosts.resize(8);
   EXPECT_EQ(place_of_all(c).host, "h0, h1, h2, h3, h4, h5, h6, h7");

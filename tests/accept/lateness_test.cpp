@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "support/hand_run.h"
 #include "support/simulated_cluster.h"
 
@@ -68,6 +70,49 @@ TEST(LatenessTest, AFewSamplesAccuseNobody) {
   const Arrivals late{{1000, 1000, 1000, 2000}, 100};
   EXPECT_FALSE(blame_lateness(four, std::vector<Arrivals>(5, late)).late) << "3 % of coins fall so";
   EXPECT_TRUE(blame_lateness(four, std::vector<Arrivals>(8, late)).late);
+}
+
+/// Ranks come at 1000 and 1500 us, the last one of them at 2000; moving bytes takes 500 us.
+TEST(LatenessTest, EachFigureIsOfTheArrivals) {
+  const Cluster four{.nodes = 1, .gpus_per_node = 4};
+  std::vector<Arrivals> samples(10, Arrivals{{1000, 1500, 1000, 2000}, 500});
+  samples.push_back({{2000, 1000, 1000, 1000}, 500});
+  const LatenessReport report = blame_lateness(four, samples);
+  ASSERT_TRUE(report.late);
+  EXPECT_EQ(report.late->element, (Element{Element::Kind::gpu, 3, 0}));
+  EXPECT_DOUBLE_EQ(report.late->shortfall, 750.0 / 2500) << "beyond the median of 1250, over the whole";
+  EXPECT_EQ(report.late->relative.median, 750);
+  EXPECT_EQ(report.late->relative.n, 10);
+  EXPECT_EQ(report.late->check, next_check(report.late->element, four, SlowAt::work));
+  EXPECT_NEAR(report.last_share[3], 10.0 / 11, 1e-12);
+  EXPECT_NEAR(report.last_share[0], 1.0 / 11, 1e-12);
+  EXPECT_EQ(report.waiting_us.median, 750);
+  EXPECT_EQ(report.transfer_us.median, 500);
+  EXPECT_EQ(report.sentence,
+            "rank 3 (device 3 of node 0) comes last in 91 % of 11 steps; the others wait 750 us a step for it, and the "
+            "transfers take 500 us");
+  EXPECT_FALSE(blame_lateness(four, samples, 0.31).late) << "by less than is asked for";
+  EXPECT_TRUE(blame_lateness(four, samples, 0.29).late);
+  EXPECT_TRUE(blame_lateness(four, samples, 0.31)
+                  .sentence.starts_with("nobody in particular is late: the collectives "
+                                        "of a step wait 750 us for their last rank and "
+                                        "move bytes for 500 us"));
+  EXPECT_THROW(blame_lateness({.nodes = 1, .gpus_per_node = 5}, samples), std::invalid_argument);
+}
+
+TEST(LatenessTest, RanksThatComeLastInTurnMakeAllWait) {
+  const Cluster four{.nodes = 1, .gpus_per_node = 4};
+  std::vector<Arrivals> samples;
+  for (std::size_t i = 0; i < 12; ++i) {
+    Arrivals& sample = samples.emplace_back(Arrivals{{1000, 1000, 1000, 1000}, 500});
+    sample.arrival_us[i % 4] = 2000;
+  }
+  const LatenessReport report = blame_lateness(four, samples);
+  EXPECT_FALSE(report.late);
+  EXPECT_TRUE(report.in_turn);
+  EXPECT_THAT(report.sentence, HasSubstr("wait 1.00 ms for their last rank, 40 % of the time until they end, and move "
+                                         "bytes for 500 us"));
+  EXPECT_FALSE(blame_lateness(four, samples, 0.4).in_turn);
 }
 
 TEST(LatenessTest, ArrivalsCountFromTheReductionBefore) {

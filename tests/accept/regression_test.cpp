@@ -1,4 +1,4 @@
-// A regression since a baseline is found, and an unchanged machine is left in peace.
+// What got worse since a baseline, and that an unchanged machine is left in peace.
 
 #include "accept/regression.h"
 
@@ -323,7 +323,7 @@ TEST(Changes, OneFigureThatIsWorseIsFound) {
   }
 }
 
-/// Figures of a run as a gate reads them: a step with its samples, scattering by `within` in a result and by
+/// Figures of a run as a gate sees them: a step with its samples, scattering by `within` in a result and by
 /// `between` from result to result, what was exposed of it, and bytes.
 ResultFigures run_of(std::mt19937_64& random, double between, double within, double slower = 1) {
   std::normal_distribution<double> normal(0, 1);
@@ -389,7 +389,7 @@ constexpr std::array kShortRuns{2.55, 2.37, 3.38, 3.15, 2.45, 2.31, 1.94, 3.05, 
 constexpr std::array kShortBusyRuns{4.08, 2.92, 3.04, 2.98, 2.87, 2.86, 3.23, 2.90, 3.04, 2.93,
                                     2.82, 2.82, 2.74, 2.77, 3.77, 3.25, 3.09, 2.98, 2.83, 2.64};
 
-/// Gates, of 1,000 of runs drawn from `pool` against others of it, that call a run slower.
+/// Gates of 1,000, of runs drawn from `pool` against others of it, that call a run slower.
 int false_alarms(std::span<const double> pool, int results, MeasuredOn measured_on) {
   std::mt19937_64 random(5);
   int worse = 0;
@@ -463,6 +463,95 @@ TEST(Changes, ASentenceSaysHowMuchInWhichDirection) {
   EXPECT_THAT(sentence(100, 110, false), HasSubstr("10.0 % more (worse)"));
   EXPECT_THAT(sentence(100, 100.04, true), HasSubstr("instead of 100: the same"));
   EXPECT_THAT(sentence(100, 100.06, true), HasSubstr("0.1 % more (better)"));
+}
+
+TEST(Changes, OfTheGatedResultsAllCountHoweverFarOff) {
+  const std::vector<ResultFigures> before = results_of({100, 101, 99}), now = results_of({100, 101, 99, 100.5, 70});
+  const Change c = judge_changes(before, now).front();
+  EXPECT_EQ(c.judgement.value.n, 5);
+  EXPECT_EQ(c.judgement.value.low, 70);
+  EXPECT_EQ(c.judgement.bound, 100);
+  EXPECT_EQ(c.before.n, 3);
+}
+
+TEST(Changes, FiguresAreInTheOrderInWhichTheyFirstOccurWithTheirSamples) {
+  const std::vector<ResultFigures> all{result("a", {rate("x", {1, 2}), rate("y", {4})}),
+                                       result("b", {rate("z", {5}), rate("x", {3, 3})}), result("c", {rate("x", {})})};
+  const std::vector<BaselineFigure> figures = baseline_figures(all);
+  ASSERT_EQ(figures.size(), 3U);
+  EXPECT_EQ(figures[0].figure.name, "x");
+  EXPECT_EQ(figures[1].figure.name, "y");
+  EXPECT_EQ(figures[2].figure.name, "z");
+  EXPECT_THAT(figures[0].values, ElementsAre(1.5, 3)) << "the median of each that measured it";
+  EXPECT_THAT(figures[0].figure.samples, ElementsAre(1, 2, 3, 3));
+  EXPECT_EQ(figures[0].figure.value.n, 2);
+  EXPECT_THAT(figures[1].values, ElementsAre(4));
+  EXPECT_THAT(figures[1].figure.samples, ElementsAre(4));
+}
+
+/// Words of a sentence beside its numbers, by what there is to judge by.
+TEST(Changes, ASentenceSaysWhatItRestsOn) {
+  const auto said = [](MeasuredFigure before, MeasuredFigure now, std::size_t results, MeasuredOn on, double others) {
+    std::vector<ResultFigures> all(results, result("a", {std::move(before)}));
+    for (ResultFigures& r : all) r.measured_on = on;
+    all.front().others_share = others;
+    const std::string text = only(all, now).judgement.sentence;
+    return text.substr(text.find(')') + 1);
+  };
+  EXPECT_EQ(
+      said(rate("x", {100, 100, 100}), rate("x", {80, 80, 80}), 1, MeasuredOn::gpus, 0),
+      ", interval of now / before 0.667 to 0.960; one earlier result cannot say how runs scatter, so it is assumed "
+      "that they may differ by a factor of 1.2");
+  EXPECT_EQ(said(rate("x", {100, 100, 100}), rate("x", {80, 80, 80}), 1, MeasuredOn::computed_clock, 0),
+            ", interval of now / before 0.800 to 0.800; on a computed clock results do not scatter");
+  EXPECT_EQ(
+      said(rate("x", {100, 100, 100}), rate("x", {80, 80, 80}), 2, MeasuredOn::computed_clock, 0.2),
+      ", interval of now / before 0.640 to 0.800; on a computed clock results do not scatter; other programs took up "
+      "to 20 % of the processors");
+  MeasuredFigure bytes = time_of("bytes", {1000});
+  bytes.unit = "B";
+  bytes.counted = true;
+  MeasuredFigure more = bytes;
+  more.value = {1100, 1100, 1100, 1};
+  EXPECT_EQ(said(bytes, more, 1, MeasuredOn::gpus, 0), "; it is counted, not measured");
+  EXPECT_EQ(said(bytes, more, 1, MeasuredOn::gpus, 0.9),
+            "; it is counted, not measured; other programs took up to 90 % of the processors");
+}
+
+TEST(Changes, WithoutARatioItSaysWhatThereIs) {
+  const auto change = [](double before, double now, bool counted, bool more_is_better, bool explains = false) {
+    MeasuredFigure f = rate("x", {before});
+    f.unit = "B";
+    f.counted = counted;
+    f.higher_is_better = more_is_better;
+    f.explains = explains;
+    const std::vector<ResultFigures> all{result("a", {f})};
+    f.value = median_interval({now});
+    return only(all, f);
+  };
+  EXPECT_EQ(change(0, 8, true, false).judgement.sentence, "8 B instead of 0: zero has no ratio");
+  EXPECT_EQ(change(0, 8, false, false).judgement.sentence,
+            "8 B instead of 0: zero has no ratio, and cannot be measured");
+  EXPECT_EQ(change(0, 8, true, true).judgement.verdict, Verdict::pass);
+  EXPECT_TRUE(change(0, 8, true, true).better());
+  EXPECT_EQ(change(8, 0, true, true).judgement.verdict, Verdict::fail);
+  EXPECT_EQ(change(0, 0, true, true).difference.verdict, account::Verdict::no_difference);
+  EXPECT_EQ(change(8, 0, true, true).difference.verdict, account::Verdict::slower);
+  EXPECT_EQ(change(0, 8, false, false, true).judgement.verdict, Verdict::unrated);
+  EXPECT_EQ(change(0, 8, false, false, true).judgement.sentence, "8 B instead of 0: zero has no ratio");
+}
+
+TEST(Changes, WhatIsNewIsSaidToBe) {
+  const std::vector<ResultFigures> all{result("a", {rate("x", {1})})},
+      now{result("b", {rate("x", {1}), time_of("y", {2})})};
+  const std::vector<Change> changes = judge_changes(all, now);
+  ASSERT_EQ(changes.size(), 2U);
+  EXPECT_EQ(changes[1].judgement.figure, "y");
+  EXPECT_EQ(changes[1].judgement.rule, "change");
+  EXPECT_EQ(changes[1].judgement.unit, "ms");
+  EXPECT_EQ(changes[1].judgement.value.median, 2);
+  EXPECT_EQ(changes[1].judgement.sentence, "it is new: the baseline does not have it");
+  EXPECT_FALSE(changes[1].higher_is_better);
 }
 
 TEST(MostSlowed, IsTheShareThatOthersTookUpToAHalfAndAnythingBeyond) {

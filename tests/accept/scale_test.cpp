@@ -54,5 +54,27 @@ TEST(ScaleTest, WhatScattersAcrossTheLineIsInconclusive) {
   EXPECT_EQ(judge_scale("x", rungs({.nodes = 1, .gpus_per_node = 2}, {300}), 0.8).verdict, Verdict::unrated);
 }
 
+TEST(ScaleTest, ASentenceHasEachScaleAndTheFirstThatFalls) {
+  const Cluster cluster{.nodes = 4, .gpus_per_node = 2};
+  const Judgement falls = judge_scale("x", rungs(cluster, {100, 40, 20, 10}, 0), 0.8);  // 2, 4, 8 ranks
+  EXPECT_EQ(falls.sentence,
+            "8 ranks on 4 nodes carry 50 % (95 %: 50 to 50) of what 4 ranks on 2 nodes do, and 80 % are asked for: 2 "
+            "ranks 100 GB/s, 4 ranks on 2 nodes 40 GB/s, 8 ranks on 4 nodes 20 GB/s (50 %)");
+  EXPECT_EQ(falls.bound, 0.8);
+  EXPECT_EQ(falls.value.median, 0.5);
+  const Judgement passes = judge_scale("x", rungs(cluster, {100, 40, 36}, 0), 0.8);
+  EXPECT_EQ(passes.verdict, Verdict::pass);
+  EXPECT_EQ(passes.sentence, "2 ranks 100 GB/s, 4 ranks on 2 nodes 40 GB/s, 8 ranks on 4 nodes 36 GB/s (90 %)");
+  EXPECT_EQ(judge_scale("x", {}, 0.8).sentence, "no scale was measured");
+  EXPECT_EQ(judge_scale("x", {Rung{{2, 1}, {}}}, 0.8).sentence, "2 ranks were not measured");
+  EXPECT_EQ(judge_scale("x", rungs({.nodes = 1, .gpus_per_node = 2}, {300}, 0), 0.8).sentence,
+            "there is no second scale to compare with: 2 ranks 300 GB/s");
+  const Cluster node{.nodes = 1, .gpus_per_node = 16};
+  const Judgement worst = judge_scale("x", rungs(node, {100, 95, 85, 90}, 0), 0.8);
+  EXPECT_EQ(worst.value.median, 0.85) << "of those that pass the worst";
+  EXPECT_EQ(judge_scale("x", rungs(node, {0, 95, 85, 90}, 0), 0.8).verdict, Verdict::fail)
+      << "of nothing nothing is a share";
+}
+
 }  // namespace
 }  // namespace fsdpbench::accept

@@ -63,7 +63,58 @@ TEST(StepArms, NoRoundIsInconclusiveAndSaysWhy) {
     EXPECT_EQ(j.verdict, Verdict::inconclusive);
     EXPECT_EQ(j.sentence, "the budget was spent");
   }
-  EXPECT_EQ(judge_explained({}, 60, {}, "the budget was spent").verdict, Verdict::inconclusive);
+}
+
+TEST(StepArms, SentencesHaveTheMediansOfTheArms) {
+  const ArmRound round{.computation_ms = 60,
+                       .communication_ms = 40,
+                       .whole_ms = 70,
+                       .kernels_alone_ms = 50,
+                       .kernels_beside_ms = 55,
+                       .transfers_alone_ms = 38,
+                       .transfers_beside_ms = 57};
+  const std::vector<Judgement> all =
+      judge_arms(std::vector<ArmRound>(8, round), {.exposed = 0.2, .slowdown = 1.05}, {});
+  EXPECT_EQ(
+      of(all, "overlap", "shorter").sentence,
+      "computation alone takes 60 ms, communication alone 40 ms and the step 70 ms: 75.0 % (95 %: 75.0 to 75.0, 8 "
+      "rounds) of the shorter is hidden");
+  EXPECT_EQ(of(all, "slow-down", "computation beside").bound, 1.05);
+  EXPECT_EQ(of(all, "slow-down", "computation beside").verdict, Verdict::fail);
+  EXPECT_EQ(of(all, "exposed communication", "a step").bound, 0.2);
+  ArmRound none = round;
+  none.kernels_alone_ms = none.transfers_alone_ms = none.whole_ms = none.communication_ms = 0;
+  for (const Judgement& j : judge_arms({none}, {}, "why")) {
+    EXPECT_EQ(j.value.n, 0) << j.figure;
+    EXPECT_EQ(j.sentence, "why");
+  }
+  EXPECT_THAT(of(judge_arms({round}, {}, "why"), "overlap", "shorter").sentence,
+              ::testing::Not(HasSubstr("less than none")));
+}
+
+TEST(StepArms, DriftIsOfTheLastThirdOverTheFirst) {
+  const auto drift = [](std::size_t rounds, double from, double factor) {
+    std::vector<ArmRound> all(rounds, ArmRound{.computation_ms = 10, .communication_ms = 20, .whole_ms = 30});
+    for (std::size_t i = static_cast<std::size_t>(from * static_cast<double>(rounds)); i < rounds; ++i)
+      all[i].whole_ms *= factor;
+    return judge_drift(all).back();
+  };
+  EXPECT_EQ(drift(17, 1, 1).verdict, Verdict::inconclusive);
+  EXPECT_EQ(drift(17, 1, 1).sentence, "17 rounds are too few: 18 are needed");
+  EXPECT_EQ(drift(18, 1, 1).verdict, Verdict::pass);
+  EXPECT_EQ(drift(18, 1, 1).value.n, 6);
+  EXPECT_EQ(drift(18, 0.67, 1.029).verdict, Verdict::pass);
+  EXPECT_EQ(drift(18, 0.67, 1.031).verdict, Verdict::fail);
+  EXPECT_EQ(drift(18, 0.34, 1.2).value.median, 1.2) << "the middle third counts not";
+  EXPECT_EQ(drift(18, 0, 1.2).value.median, 1);
+  const Judgement some = drift(18, 0.84, 1.2);  // half of the last third
+  EXPECT_EQ(some.verdict, Verdict::inconclusive);
+  EXPECT_EQ(some.sentence,
+            "over 18 rounds the last third took 110.0 % (95 %: 100.0 to 120.0, 6 rounds) of the first's time, on both "
+            "sides of the 103 % that are allowed");
+  EXPECT_EQ(some.bound, 1.03);
+  EXPECT_EQ(some.unit, "of the first third's time");
+  EXPECT_EQ(judge_drift(std::vector<ArmRound>(30)).front().verdict, Verdict::inconclusive) << "arms of no time";
 }
 
 TEST(StepArms, WhatGrowsSlowerOverTimeIsNamed) {
@@ -78,17 +129,6 @@ TEST(StepArms, WhatGrowsSlowerOverTimeIsNamed) {
   EXPECT_EQ(of(drifts, "drift", "communication").verdict, Verdict::pass);
   EXPECT_THAT(of(drifts, "drift", "computation").sentence, HasSubstr("over 30 rounds the last third took 109."));
   for (const Judgement& j : judge_drift(rounds())) EXPECT_EQ(j.verdict, Verdict::inconclusive);
-}
-
-TEST(StepArms, LinksAsMeasuredExplainAPartOfTheStep) {
-  const Judgement told = judge_explained(rounds(), 67.2, {}, {});
-  EXPECT_EQ(told.verdict, Verdict::unrated);
-  EXPECT_THAT(told.sentence, HasSubstr("links as measured explain 95."));
-  EXPECT_EQ(judge_explained(rounds(), 67.2, {.explained = 0.9}, {}).verdict, Verdict::pass);
-  EXPECT_EQ(judge_explained(rounds(140), 67.2, {.explained = 0.9}, {}).verdict, Verdict::fail);
-  const Judgement cannot = judge_explained(rounds(), std::nullopt, {.explained = 0.9}, "no all_reduce was measured");
-  EXPECT_EQ(cannot.verdict, Verdict::unrated);
-  EXPECT_EQ(cannot.sentence, "no all_reduce was measured");
 }
 
 }  // namespace

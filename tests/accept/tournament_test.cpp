@@ -50,6 +50,15 @@ TEST(TournamentTest, AThousandNodesNeedThirtyfiveRoundsInsteadOfAThousand) {
   EXPECT_EQ(paths.size(), 32U * 31 / 2) << "every path between two switches";
 }
 
+TEST(TournamentTest, RoundsOfFourAndOfThree) {
+  using Rounds = std::vector<Round>;
+  EXPECT_EQ(round_robin(4), (Rounds{{{0, 3}, {1, 2}}, {{1, 3}, {0, 2}}, {{2, 3}, {0, 1}}}));
+  EXPECT_EQ(round_robin(3), (Rounds{{{1, 2}}, {{0, 2}}, {{0, 1}}}));
+  EXPECT_EQ(first_rounds({.nodes = 64}).size(), 63U);
+  EXPECT_EQ(measurements(first_rounds({.nodes = 64})), 32 * 63);
+  EXPECT_EQ(first_rounds({.nodes = 66, .nodes_per_switch = 33}).size(), 4U + 1U);
+}
+
 TEST(TournamentTest, GroupsNeedNotBeEven) {
   for (const int nodes : {65, 100, 130, 1000}) {
     const Cluster cluster{.nodes = nodes, .nodes_per_switch = 0};

@@ -140,5 +140,77 @@ TEST(VerdictTest, TheTailIsHalfAsMuchAgainOrScattersByMoreThanFivePercent) {
   EXPECT_THAT(judge_tail("x", {10, 10, 12}).sentence, HasSubstr("the maximum is 1.20 times the median"));
 }
 
+TEST(VerdictTest, EachSentenceHasItsNumbers) {
+  const std::vector<double> ten(8, 10), spread{9, 9, 9, 10, 11, 11, 11};
+  const Reference twenty{20, "a table"};
+  EXPECT_EQ(judge_floor("x", "GB/s", ten, twenty, 0.5).sentence,
+            "10 GB/s (95 %: 10 to 10, 8 samples) reaches the floor of 10 GB/s, 50 % of a table");
+  EXPECT_EQ(judge_floor("x", "GB/s", ten, twenty, 0.6).sentence,
+            "10 GB/s (95 %: 10 to 10, 8 samples) is below the floor of 12 GB/s, 60 % of a table");
+  EXPECT_EQ(
+      judge_floor("x", "GB/s", spread, twenty, 0.5).sentence,
+      "10 GB/s (95 %: 9 to 11, 7 samples) is on both sides of the floor of 10 GB/s, 50 % of a table: more samples "
+      "are needed");
+  EXPECT_EQ(judge_floor("x", "GB/s", ten, std::nullopt).sentence,
+            "10 GB/s (95 %: 10 to 10, 8 samples); no reference of this fabric says what it should be");
+  EXPECT_EQ(judge_latency("x", "us", ten, Reference{4, "a table"}, 0.5).sentence,
+            "10 us (95 %: 10 to 10, 8 samples) is more than the 8 us that are allowed: a table by 50 %");
+  EXPECT_EQ(judge_latency("x", "us", ten, Reference{5, "a table"}, 0.5).sentence,
+            "10 us (95 %: 10 to 10, 8 samples) is within the 10 us that are allowed: a table by 50 %");
+  EXPECT_EQ(judge_floor("x", "GB/s", {}, twenty, 0.5).bound, 10) << "also of what was not measured";
+  EXPECT_EQ(judge_floor("x", "GB/s", {}, twenty).sentence, "it was not measured");
+  EXPECT_EQ(judge_ceiling("x", "GB/s", {}, 10).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_ceiling("x", "GB/s", ten, 11).sentence,
+            "10 GB/s (95 %: 10 to 10, 8 samples) is within the ceiling of 11 GB/s");
+  EXPECT_EQ(judge_ceiling("x", "GB/s", ten, 9).sentence,
+            "10 GB/s (95 %: 10 to 10, 8 samples) is more than the ceiling of 9 GB/s: the measurement is wrong");
+  EXPECT_EQ(judge_exposed("x", {0.25, 0.25, 0.25}, 0.2).sentence,
+            "25.0 % (95 %: 25.0 to 25.0, 3 steps) of a step exceeds the budget of 20 %");
+  EXPECT_EQ(judge_slowdown("x", {1.5, 1.5}, 1.25).sentence,
+            "1.5 times its time alone (95 %: 1.5 to 1.5, 2 samples) are more than the profile's 1.25");
+  EXPECT_EQ(judge_slowdown("x", {1.5, 1.5}, std::nullopt).sentence,
+            "1.5 times its time alone (95 %: 1.5 to 1.5, 2 samples); the profile has no limit");
+  EXPECT_EQ(judge_floor("x", "GB/s", ten, twenty).rule, "floor");
+  EXPECT_EQ(
+      judge_tail("x", {0, 0, 0}).sentence,
+      "the maximum is 0.00 times the median of 0 us, the deviation 0.0 % of the mean (3 samples); a p99 needs 100 "
+      "samples");
+}
+
+TEST(VerdictTest, AShapeFallsFromTheBestOfTheSmallerSizes) {
+  const auto shape = [](std::vector<SizeRate> sizes) { return judge_shape("x", std::move(sizes), 0.2); };
+  const auto exactly = [](double rate) { return Interval{rate, rate, rate, 9}; };
+  EXPECT_EQ(shape({{1, exactly(10)}}).verdict, Verdict::unrated);
+  EXPECT_EQ(shape({{1, exactly(10)}}).sentence, "one size has no shape");
+  EXPECT_EQ(shape({{4, exactly(8)}, {1, exactly(10)}}).verdict, Verdict::pass) << "by no more than a fifth";
+  const Judgement falls = shape({{4, exactly(7)}, {1, exactly(10)}, {2, exactly(20)}});
+  EXPECT_EQ(falls.verdict, Verdict::fail);
+  EXPECT_EQ(falls.sentence, "4 B carry 7 GB/s, 65 % less than the 20 GB/s of 2 B");
+  EXPECT_EQ(falls.bound, 16);
+  EXPECT_EQ(falls.value.median, 7);
+  const Judgement open = shape({{1, {10, 5, 12, 9}}, {2, {7, 6, 8, 9}}});
+  EXPECT_EQ(open.verdict, Verdict::inconclusive);
+  EXPECT_EQ(open.sentence, "2 B carry 7 GB/s, 30 % less than the 10 GB/s of 1 B, but both scatter too much to be sure");
+  const Judgement later = shape({{1, {10, 9, 12, 9}}, {2, {7, 6, 8, 9}}, {3, exactly(5)}, {4, exactly(4)}});
+  EXPECT_EQ(later.verdict, Verdict::fail) << "a later size is sure";
+  EXPECT_EQ(later.sentence, "3 B carry 5 GB/s, 50 % less than the 10 GB/s of 1 B") << "the first that is";
+}
+
+TEST(VerdictTest, WordsPlacesAndCodes) {
+  const std::vector<Verdict> all{Verdict::pass, Verdict::unrated, Verdict::inconclusive, Verdict::fail};
+  std::vector<std::string> told;
+  for (const Verdict v : all) {
+    told.push_back(std::string(to_string(v)) + ' ' + std::to_string(place_in_tables(v)) + ' ' +
+                   std::to_string(exit_code(v, ExitCode::slower)));
+  }
+  EXPECT_THAT(told, ::testing::ElementsAre("pass 2 0", "unrated 3 11", "inconclusive 1 11", "fail 0 7"));
+  EXPECT_EQ(held({5, 4, 6, 9}, 6, Good::below), Verdict::pass);
+  EXPECT_EQ(held({5, 4, 6, 9}, 3.9, Good::below), Verdict::fail);
+  EXPECT_EQ(held({5, 4, 6, 9}, 4, Good::below), Verdict::inconclusive);
+  EXPECT_EQ(held({5, 4, 6, 9}, 4, Good::above), Verdict::pass);
+  EXPECT_EQ(held({5, 4, 6, 9}, 6, Good::above), Verdict::inconclusive);
+  EXPECT_EQ(held({5, 4, 6, 9}, 6.1, Good::above), Verdict::fail);
+}
+
 }  // namespace
 }  // namespace fsdpbench::accept

@@ -54,14 +54,13 @@ class Accept(Program):
         self.assertEqual(result["ranks"], 6)
         rules = {judgement["rule"] for judgement in result["judgements"]}
         self.assertLessEqual({"inventory", "rendezvous", "floor", "exposed communication"}, rules)
-        self.assertLessEqual({"shape", "overlap", "slow-down", "explained", "lateness"}, rules)
+        self.assertLessEqual({"shape", "overlap", "slow-down", "lateness"}, rules)
         self.assertEqual(len(result["arms"]["rounds"]), 8)
         for arms in result["arms"]["rounds"]:  # emulated, so never faster than the model
             self.assertGreaterEqual(arms["step_ms"], arms["kernels_beside_ms"])
             self.assertGreater(arms["comm_ms"], 0)
-        self.assertGreater(result["arms"]["predicted_ms"], 0)
         scales = {(scale["kind"], scale["group_size"]) for scale in result["scales"]}
-        self.assertLessEqual({(op, ranks) for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)}, scales)
+        self.assertLessEqual({(op, ranks) for op in ("all_gather", "reduce_scatter") for ranks in (2, 6)}, scales)
         pairs = result["pairs"]["gb_per_s"]
         self.assertEqual([[a == b or pairs[a][b] > 0 for b in range(6)] for a in range(6)], [[True] * 6] * 6)
         self.assertEqual([pairs[a][a] for a in range(6)], [0] * 6)
@@ -80,7 +79,6 @@ class Accept(Program):
         summary = (self.folder / "out/summary.md").read_text()
         self.assertIn("| rule | figure |", summary)
         evidence = hashlib.sha256((self.folder / "out/result.json").read_bytes()).hexdigest()
-        self.assertEqual((self.folder / "out/SHA256SUMS").read_text(), f"{evidence}  result.json\n")
         self.assertIn(f"SHA-256 {evidence}", summary)
         # The worst step has a trace.
         events = json.loads((self.folder / "out/worst_step.json").read_text())["traceEvents"]
@@ -163,6 +161,35 @@ class Accept(Program):
         result = json.loads((self.folder / "out/result.json").read_text())
         self.assertEqual(result["ranks"], 3)
         self.assertEqual(outputs[1], ("", ""))
+
+    def test_nodes_are_ends_and_their_ranks_are_rails(self) -> None:
+        # Six processes of three nodes, by the names that a launcher gives them.
+        port = free_port()
+        arguments = [program.PROGRAM, "accept", "cpu", *sets(*[key for key in EMULATED if "mesh" not in key]), "--out", "out"]
+        processes = [subprocess.Popen(arguments, text=True, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      env=environment(RANK=rank, WORLD_SIZE=6, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=6,
+                                                      NODE_NAME=f"node{rank // 2}", SLURM_TOPOLOGY_ADDR=f"leaf{rank // 4}.n",
+                                                      SLURM_TOPOLOGY_ADDR_PATTERN="switch.node",
+                                                      MASTER_ADDR="127.0.0.1", MASTER_PORT=port)) for rank in range(6)]
+        for process in processes:
+            self.addCleanup(process.kill)
+        outputs = [process.communicate(timeout=PATIENCE_S) for process in processes]
+        self.assertLessEqual({process.returncode for process in processes}, {OK, FAIL, INCONCLUSIVE}, outputs)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        self.assertEqual((result["ranks"], result["nodes"]), (6, 3))
+        pairs = result["pairs"]
+        self.assertEqual((pairs["ends"], pairs["compared"], pairs["rounds"], pairs["measurements"]), ("nodes", False, 3, 3))
+        self.assertEqual(len(pairs["one_way_gb_per_s"]), 6, "two rails of three pairs")
+        for rate in pairs["one_way_gb_per_s"]:
+            self.assertLessEqual(rate, 0.2001)  # the emulated link's
+        self.assertEqual([[a == b or pairs["gb_per_s"][a][b] > 0 for b in range(3)] for a in range(3)], [[True] * 3] * 3)
+        told = {judgement["rule"]: judgement for judgement in result["judgements"]}
+        self.assertEqual(told["topology"]["why"], "Slurm (SLURM_TOPOLOGY_ADDR): 2 switches")
+        self.assertEqual(told["lateness"]["verdict"] in ("pass", "fail", "inconclusive"), True)
+        self.assertEqual({scale["group_size"] for scale in result["scales"]}, {2, 6})
+        self.assertEqual(len(result["rendezvous"]["clocks"]), 6)
+        self.assertEqual(len(set(result["transports"])), 1)
+        self.assertNotIn("", result["transports"])
 
     def test_nccls_ras_is_asked_when_ranks_do_not_come_to_an_end(self) -> None:
         program.use_package_of_source(self)

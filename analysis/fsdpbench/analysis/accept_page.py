@@ -212,9 +212,6 @@ def _arms(result: Record) -> Picture:
     if not arms.rounds:
         return picture.without(_NOT_MEASURED)
     values = [(name, median([r[key] for r in arms.rounds])) for key, name in _ARMS]
-    if arms.predicted_ms is not None:
-        values.append(("as links and computation predict it", arms.predicted_ms))
-        picture.caption += " The prediction is the computed clock's, from the measured links and computation."
     return picture.drawn(draw_bars(Bars([name for name, _ in values], [ms for _, ms in values], "ms", [2])))
 
 

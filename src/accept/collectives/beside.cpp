@@ -20,7 +20,6 @@
 #include "base/bytes.h"
 #include "base/enum_table.h"
 #include "base/error.h"
-#include "base/lane_pool.h"
 #include "base/read_input.h"
 #include "record/console.h"
 #include "record/json_fields.h"
@@ -37,27 +36,19 @@ using backend::Kernels;
 using backend::RankContext;
 using backend::Stamp;
 
-constexpr std::size_t kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
+constexpr double kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
 
-/// Bytes of A, B and C of a product, in this order.
-std::array<std::int64_t, 3> operand_bytes(const ProductShape& p) {
-  return {checked_product(p.m, p.k, size_of(DType::f32)), checked_product(p.k, p.n, size_of(DType::f32)),
-          checked_product(p.m, p.n, size_of(DType::f32))};
-}
-
-/// Room for those of any of the shapes.
-std::array<std::int64_t, 3> most_bytes(const std::vector<ProductShape>& shapes) {
-  std::array<std::int64_t, 3> most{};
-  for (const ProductShape& shape : shapes) {
-    const std::array<std::int64_t, 3> bytes = operand_bytes(shape);
-    for (std::size_t i = 0; i < bytes.size(); ++i) most[i] = std::max(most[i], bytes[i]);
+/// Bytes of the largest matrix of any product.
+std::int64_t largest_operand(const std::vector<ProductShape>& shapes) {
+  std::int64_t most = 0;
+  for (const ProductShape& p : shapes) {
+    most = std::max({most, checked_product(p.m, p.k), checked_product(p.k, p.n), checked_product(p.m, p.n)});
   }
-  return most;
+  return checked_product(most, size_of(DType::f32));
 }
 
 /// A set of kinds that run at once.
 using Running = std::array<bool, kNeighbours>;
-using Durations = std::array<std::vector<double>, kNeighbours>;
 
 class BesideRank {
  public:
@@ -66,28 +57,11 @@ class BesideRank {
         context_(context),
         meeting_(meeting),
         second_(context.world.split(0, context.rank)),
-        gathered_(context, *arguments.most_bytes, Lane::all_gather, arguments.unaligned),
-        reduced_(context, *arguments.most_bytes, Lane::reduce_scatter, arguments.unaligned) {
-    const std::array<std::int64_t, 3> bytes = most_bytes(a_.matrices);
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      matrices_[i] = context.device.allocate(bytes[i], MemoryCategory::activations, Lane::compute);
-    }
-    context.device.enqueue(
-        Lane::compute, "clear",
-        [this, bytes](Kernels& kernels) {
-          for (std::size_t i = 0; i < bytes.size(); ++i) kernels.fill_zero(matrices_[i], bytes[i]);
-        },
-        nullptr);
+        gathered_(context, *arguments.most_bytes, Lane::all_gather),
+        reduced_(context, *arguments.most_bytes, Lane::reduce_scatter),
+        matrices_(context, largest_operand(arguments.matrices)) {
     context.device.synchronize();
   }
-  ~BesideRank() {
-    try {
-      for (std::byte* matrix : matrices_) context_.device.free(matrix, Lane::compute);
-    } catch (...) {  // the run has failed: the device goes, and its memory with it
-    }
-  }
-  BesideRank(const BesideRank&) = delete;
-  BesideRank& operator=(const BesideRank&) = delete;
 
   BesideRow row(std::int64_t size, const ProductShape& shape) {
     shape_ = shape;
@@ -140,18 +114,11 @@ class BesideRank {
     for (std::size_t k = 0; k < kNeighbours; ++k) to[k].insert(to[k].end(), more[k].begin(), more[k].end());
   }
 
-  /// Numbers of ops of each kind that take about as long as -n of the slowest kind; the same on all ranks.
+  /// balanced_counts() of what ran alone, on the slowest rank; the same on all ranks.
   std::array<std::size_t, kNeighbours> balanced(const std::array<Durations, kNeighbours>& alone) {
     std::vector<double> us;
     for (std::size_t who = 0; who < kNeighbours; ++who) us.push_back(of_slowest(alone[who][who]).value_or(0));
-    us = meeting_.broadcast(context_, us);
-    const double longest = *std::ranges::max_element(us);
-    std::array<std::size_t, kNeighbours> counts{};
-    for (std::size_t who = 0; who < kNeighbours; ++who) {
-      const double ratio = us[who] > 0 ? std::min(longest / us[who], static_cast<double>(kMostOpsRatio)) : 1;
-      counts[who] = static_cast<std::size_t>(std::ceil(ratio * a_.iterations));
-    }
-    return counts;
+    return balanced_counts(meeting_.broadcast(context_, us), a_.iterations);
   }
 
   void issue(std::size_t who, Stamp* stamp) {
@@ -184,8 +151,9 @@ class BesideRank {
     const auto product = static_cast<std::size_t>(Neighbour::matrix_product);
     if (running[product]) {  // the host needs less for a collective than for a product: these begin when those do
       issue(product, nullptr);
-      context_.device.record(0, Lane::compute);
-      for (const Lane lane : {Lane::all_gather, Lane::reduce_scatter}) context_.device.wait(lane, 0);
+      constexpr backend::Device::Event kBegun = 0;
+      context_.device.record(kBegun, Lane::compute);
+      for (const Lane lane : {Lane::all_gather, Lane::reduce_scatter}) context_.device.wait(lane, kBegun);
     }
     for (;;) {  // whoever is furthest behind, so that no lane runs dry
       std::size_t next = kNeighbours;
@@ -203,21 +171,7 @@ class BesideRank {
     }
     context_.device.synchronize();
     context_.device.settle_stamps();
-    std::int64_t from = 0;
-    std::int64_t to = std::numeric_limits<std::int64_t>::max();
-    for (const std::vector<Stamp>& kind : stamps) {
-      if (kind.empty()) continue;
-      from = std::max(from, kind.front().begin_ns);
-      to = std::min(to, kind.back().end_ns);
-    }
-    Durations durations;
-    for (std::size_t k = 0; k < kNeighbours; ++k) {
-      for (const Stamp& stamp : stamps[k]) {
-        if (stamp.begin_ns < from || stamp.end_ns > to) continue;
-        durations[k].push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
-      }
-    }
-    return durations;
+    return while_all_ran(stamps);
   }
 
   /// On rank 0 the median of the rank whose is longest; absent if a rank has none. Collective.
@@ -238,7 +192,7 @@ class BesideRank {
   std::unique_ptr<backend::Communicator> second_;
   CollectiveBuffers gathered_;
   CollectiveBuffers reduced_;
-  std::array<std::byte*, 3> matrices_{};
+  const Blocks<3> matrices_;
   ProductShape shape_;
   std::array<Message, 2> messages_;
 };
@@ -307,27 +261,49 @@ std::optional<double> BesideRow::slowdown_together(Neighbour who) const {
   return ratio(together_us[w], alone_us[w]);
 }
 
+std::array<std::size_t, kNeighbours> balanced_counts(const std::vector<double>& us, int iterations) {
+  const double longest = *std::ranges::max_element(us);
+  std::array<std::size_t, kNeighbours> counts{};
+  for (std::size_t who = 0; who < kNeighbours; ++who) {
+    const double ratio = us[who] > 0 ? std::min(longest / us[who], kMostOpsRatio) : 1;
+    counts[who] = static_cast<std::size_t>(std::ceil(ratio * iterations));
+  }
+  return counts;
+}
+
+Durations while_all_ran(const std::array<std::vector<Stamp>, kNeighbours>& stamps) {
+  std::int64_t from = 0;
+  std::int64_t to = std::numeric_limits<std::int64_t>::max();
+  for (const std::vector<Stamp>& kind : stamps) {
+    if (kind.empty()) continue;
+    from = std::max(from, kind.front().begin_ns);
+    to = std::min(to, kind.back().end_ns);
+  }
+  Durations durations;
+  for (std::size_t k = 0; k < kNeighbours; ++k) {
+    std::vector<Stamp> within = stamps[k];
+    std::erase_if(within, [&](const Stamp& stamp) { return stamp.begin_ns < from || stamp.end_ns > to; });
+    durations[k] = microseconds(within);
+  }
+  return durations;
+}
+
 DType product_dtype(const CollectivesArguments& arguments) {
   return arguments.dtypes.front() == DType::bf16 ? DType::bf16 : DType::f32;
 }
 
 std::int64_t beside_bytes(const CollectivesArguments& arguments) {
-  std::int64_t bytes = 0;
-  for (const std::int64_t operand : most_bytes(arguments.matrices))
-    bytes = checked_sum(bytes, LanePool::rounded(operand));
-  return bytes;
+  return Blocks<3>::bytes(largest_operand(arguments.matrices));
 }
 
 void measure_beside(const CollectivesArguments& arguments, int max_ctas, RankContext& context, RankMeeting& meeting,
                     const std::function<void(const BesideRow&)>& on_row) {
   BesideRank rank(arguments, context, meeting);
-  for (int cycle = 0; arguments.cycles == 0 || cycle < arguments.cycles; ++cycle) {
-    for (const std::int64_t size : sweep_sizes(arguments)) {
-      for (const ProductShape& shape : arguments.matrices) {
-        BesideRow row = rank.row(size, shape);
-        row.max_ctas = max_ctas;
-        if (context.rank == 0) on_row(row);
-      }
+  for (const std::int64_t size : sweep_sizes(arguments)) {
+    for (const ProductShape& shape : arguments.matrices) {
+      BesideRow row = rank.row(size, shape);
+      row.max_ctas = max_ctas;
+      if (context.rank == 0) on_row(row);
     }
   }
 }

@@ -41,6 +41,15 @@ struct BesideRow {
   std::optional<double> slowdown_together(Neighbour who) const;
 };
 
+using Durations = std::array<std::vector<double>, kNeighbours>;  ///< us of each op, by kind
+
+/// Numbers of ops of each kind that take about as long as `iterations` of the slowest one, by what an op of each takes
+/// alone.
+std::array<std::size_t, kNeighbours> balanced_counts(const std::vector<double>& us, int iterations);
+
+/// Durations of the ops that ran while all kinds were busy that have any. Those of a kind are in the order of time.
+Durations while_all_ran(const std::array<std::vector<backend::Stamp>, kNeighbours>& stamps);
+
 /// Type of the numbers that products multiply: that of the messages' type, or fp32 where those are no bf16.
 DType product_dtype(const CollectivesArguments& arguments);
 

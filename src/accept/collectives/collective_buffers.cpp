@@ -17,15 +17,9 @@ namespace {
 /// Up to here all integers are exact.
 std::int64_t exact_up_to(DType dtype) { return dtype == DType::bf16 ? 256 : std::int64_t{1} << 24; }
 
-void put(DType dtype, double value, std::byte* at) {
+void put(DType dtype, float value, std::byte* at) {
   const auto write = [&](auto element) { std::memcpy(at, &element, sizeof element); };
-  switch (dtype) {
-    case DType::f32: return write(static_cast<float>(value));
-    case DType::bf16: return write(float_to_bf16(static_cast<float>(value)));
-    case DType::i32: return write(static_cast<std::int32_t>(value));
-    case DType::f64: return write(value);
-    case DType::u8: return write(static_cast<std::uint8_t>(value));
-  }
+  return dtype == DType::bf16 ? write(float_to_bf16(value)) : write(value);
 }
 
 template <class T>
@@ -36,21 +30,13 @@ T element_at(const std::byte* at) {
 }
 
 double number_at(DType dtype, const std::byte* at) {
-  switch (dtype) {
-    case DType::f32: return element_at<float>(at);
-    case DType::bf16: return bf16_to_float(element_at<std::uint16_t>(at));
-    case DType::i32: return element_at<std::int32_t>(at);
-    case DType::f64: return element_at<double>(at);
-    case DType::u8: return element_at<std::uint8_t>(at);
-  }
-  return 0;
+  return dtype == DType::bf16 ? bf16_to_float(element_at<std::uint16_t>(at)) : element_at<float>(at);
 }
 
 using backend::Collective;
 using backend::Kernels;
 
 constexpr std::int64_t kStaging_bytes = std::int64_t{4} << 20;
-constexpr std::int64_t kOffBy = 8;  // a whole element of any dtype
 
 }  // namespace
 
@@ -76,7 +62,8 @@ int Pattern::value(int rank, std::int64_t index) const {
 
 void Pattern::fill(int rank, std::int64_t first, std::span<std::byte> out) const {
   const auto size = static_cast<std::size_t>(size_of(dtype_));
-  for (std::size_t at = 0; at < out.size(); at += size, ++first) put(dtype_, value(rank, first), out.data() + at);
+  for (std::size_t at = 0; at < out.size(); at += size, ++first)
+    put(dtype_, static_cast<float>(value(rank, first)), out.data() + at);
 }
 
 std::int64_t Pattern::wrong(int rank, std::int64_t first, std::span<const std::byte> got) const {
@@ -103,36 +90,21 @@ std::int64_t Pattern::wrong_sums(Reduction reduction, std::int64_t first, std::s
   return count;
 }
 
-std::int64_t CollectiveBuffers::bytes(std::int64_t most_bytes) {
-  return 2 * LanePool::rounded(checked_sum(most_bytes, 2 * kOffBy));
-}
+std::int64_t CollectiveBuffers::bytes(std::int64_t most_bytes) { return Blocks<2>::bytes(most_bytes); }
 
-CollectiveBuffers::CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane, bool unaligned)
-    : context_(context),
-      lane_(lane),
-      first_(context.device.allocate(bytes(most_bytes) / 2, MemoryCategory::communication_buffers, lane)),
-      second_(context.device.allocate(bytes(most_bytes) / 2, MemoryCategory::communication_buffers, lane)),
-      offset_(unaligned ? kOffBy : 0),
-      staging_(std::min(most_bytes + kOffBy, kStaging_bytes)) {}
-
-CollectiveBuffers::~CollectiveBuffers() {
-  try {
-    context_.device.free(first_, lane_);
-    context_.device.free(second_, lane_);
-  } catch (...) {  // the run has failed: the device goes, and its memory with it
-  }
-}
+CollectiveBuffers::CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane)
+    : context_(context), lane_(lane), blocks_(context, most_bytes, lane), staging_(kStaging_bytes) {}
 
 std::byte* CollectiveBuffers::target(const Message& message, bool in_place) const {
   // In place the reduced part replaces the rank's own part of the input.
-  if (message.op != Collective::reduce_scatter) return second_ + offset_;
-  return in_place ? source(message, true) + context_.rank * message.part_bytes() : first_ + offset_;
+  if (message.op != Collective::reduce_scatter) return blocks_[1];
+  return in_place ? source(message, true) + context_.rank * message.part_bytes() : blocks_[0];
 }
 
 std::byte* CollectiveBuffers::source(const Message& message, bool in_place) const {
-  if (message.op == Collective::reduce_scatter) return second_ + offset_;
-  if (!in_place) return first_ + offset_;
-  return second_ + offset_ + (message.op == Collective::all_gather ? context_.rank * message.part_bytes() : 0);
+  if (message.op == Collective::reduce_scatter) return blocks_[1];
+  if (!in_place) return blocks_[0];
+  return blocks_[1] + (message.op == Collective::all_gather ? context_.rank * message.part_bytes() : 0);
 }
 
 void CollectiveBuffers::upload(std::byte* to, std::int64_t count, DType dtype, int rank, const Pattern& pattern) {
@@ -154,8 +126,8 @@ void CollectiveBuffers::fill(const Message& message, bool in_place, int root, co
   context_.device.enqueue(
       lane_, "clear",
       [&](Kernels& kernels) {
-        kernels.fill_zero(first_ + offset_, whole);
-        kernels.fill_zero(second_ + offset_, whole);
+        kernels.fill_zero(blocks_[0], whole);
+        kernels.fill_zero(blocks_[1], whole);
       },
       nullptr);
   context_.device.synchronize();

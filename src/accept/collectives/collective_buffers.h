@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,6 +9,8 @@
 #include "accept/collectives/collective_row.h"
 #include "accept/collectives/collectives_options.h"
 #include "backend/backend.h"
+#include "backend/kernels.h"
+#include "base/lane_pool.h"
 
 namespace fsdpbench::app {
 
@@ -38,15 +41,46 @@ class Pattern {
   int least_ = 0;
 };
 
+/// Cleared memory of one rank's device for as long as something is measured.
+template <std::size_t kCount>
+class Blocks {
+ public:
+  Blocks(backend::RankContext& context, std::int64_t bytes, Lane lane = Lane::compute)
+      : context_(context), lane_(lane) {
+    const bool computes = lane == Lane::compute;
+    for (std::byte*& block : blocks_) {
+      block = context.device.allocate(
+          bytes, computes ? MemoryCategory::activations : MemoryCategory::communication_buffers, lane);
+      context.device.enqueue(
+          lane, "clear", [block, bytes](backend::Kernels& kernels) { kernels.fill_zero(block, bytes); }, nullptr);
+    }
+  }
+  ~Blocks() {
+    try {
+      for (std::byte* block : blocks_) context_.device.free(block, lane_);
+    } catch (...) {  // the run has failed: the device goes, and its memory with it
+    }
+  }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+
+  std::byte* operator[](std::size_t i) const { return blocks_[i]; }
+
+  /// Device memory that all of them take.
+  static std::int64_t bytes(std::int64_t each) { return kCount * LanePool::rounded(each); }
+
+ private:
+  backend::RankContext& context_;
+  const Lane lane_;
+  std::array<std::byte*, kCount> blocks_{};
+};
+
 /// The two buffers of one rank that its collectives move bytes between, and how they are filled and checked. Made once
 /// for the largest message, so that nothing is allocated between measurements.
 class CollectiveBuffers {
  public:
-  /// Throws ResourceError as Device::allocate. `unaligned`: both begin one element of 8 bytes beyond their alignment.
-  CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane, bool unaligned);
-  ~CollectiveBuffers();
-  CollectiveBuffers(const CollectiveBuffers&) = delete;
-  CollectiveBuffers& operator=(const CollectiveBuffers&) = delete;
+  /// Throws ResourceError as Device::allocate.
+  CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane);
 
   /// Puts this rank's part of `pattern` where the message begins, and zeros where it will arrive.
   void fill(const Message& message, bool in_place, int root, const Pattern& pattern);
@@ -68,9 +102,7 @@ class CollectiveBuffers {
 
   backend::RankContext& context_;
   const Lane lane_;
-  std::byte* first_;
-  std::byte* second_;
-  const std::int64_t offset_;
+  const Blocks<2> blocks_;
   std::vector<std::byte> staging_;  // host memory
 };
 

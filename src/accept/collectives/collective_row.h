@@ -45,11 +45,12 @@ Scatter scatter_of(std::vector<double> times_us);
 struct Timing {
   double time_us = 0;  ///< of an iteration within a burst of them, or alone with --check-all; over ranks as -a says
   std::vector<double> iterations_us;          ///< each alone; over ranks as -a says
-  Scatter scatter;                            ///< of those, without the first -K
+  Scatter scatter;                            ///< of those
   std::vector<double> rank_us;                ///< time_us of each rank
   std::optional<std::int64_t> wrong;          ///< elements, of all ranks and all checks; absent: not checked
   std::vector<std::int64_t> rank_wrong;       ///< the same of each rank; empty: not checked
   std::vector<std::int64_t> iteration_wrong;  ///< the part of `wrong` of each timed iteration; empty: not checked
+  bool has_wrong_data() const { return wrong.value_or(0) > 0; }
   double algorithm_gb_per_s(const Message& message) const {
     return time_us > 0 ? static_cast<double>(message.bytes()) / time_us * 1e-3 : 0;
   }
@@ -64,6 +65,11 @@ struct CollectiveRow {
   std::optional<Timing> out_of_place;
   std::optional<Timing> in_place;  ///< absent: there is no such call
   std::string date;                ///< "2026-05-01 12:00:00"
+
+  const Timing& timing() const { return in_place ? *in_place : *out_of_place; }
+  bool has_wrong_data() const {
+    return (out_of_place && out_of_place->has_wrong_data()) || (in_place && in_place->has_wrong_data());
+  }
 };
 
 /// "sum", "avg".

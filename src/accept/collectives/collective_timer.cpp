@@ -3,8 +3,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/clock.h"
-
 namespace fsdpbench::app {
 namespace {
 
@@ -42,6 +40,12 @@ std::vector<double> RankMeeting::broadcast(backend::RankContext& context, const 
 
 using backend::Stamp;
 
+std::vector<double> microseconds(const std::vector<Stamp>& stamps) {
+  std::vector<double> us;
+  for (const Stamp& stamp : stamps) us.push_back(us_between(stamp.begin_ns, stamp.end_ns));
+  return us;
+}
+
 Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool in_place) {
   std::int64_t wrong = a_.checks > 0 ? check(message, reduction, in_place) : 0;
   if (a_.checks == 0) buffers_.fill(message, in_place, a_.root, pattern(message));
@@ -76,7 +80,7 @@ Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool
     timing.iterations_us.push_back(over_ranks(a_.over_ranks, of_iteration));
     if (a_.check_all) timing.iteration_wrong.push_back(wrong_there);
   }
-  timing.scatter = scatter_of({timing.iterations_us.begin() + a_.skip, timing.iterations_us.end()});
+  timing.scatter = scatter_of(timing.iterations_us);
   if (a_.checks_data()) timing.wrong = all_wrong;
   return timing;
 }
@@ -104,7 +108,7 @@ std::int64_t CollectiveTimer::check(const Message& message, Reduction reduction,
 }
 
 void CollectiveTimer::warm_up(const Message& message, Reduction reduction, bool in_place) {
-  for (int i = 0; i < a_.warmup * a_.aggregate; ++i) {
+  for (int i = 0; i < a_.warmup; ++i) {
     buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, nullptr);
   }
   context_.device.synchronize();
@@ -112,26 +116,15 @@ void CollectiveTimer::warm_up(const Message& message, Reduction reduction, bool 
 
 CollectiveTimer::Iterations CollectiveTimer::burst(const Message& message, Reduction reduction, bool in_place) {
   warm_up(message, reduction, in_place);
-  const std::size_t m = a_.aggregate;
-  std::vector<Stamp> stamps(a_.iterations * m);
+  std::vector<Stamp> stamps(a_.iterations);
   context_.world.barrier();
-  const std::int64_t begin = now_ns();
-  for (std::size_t i = 0; i < stamps.size(); ++i) {
-    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, &stamps[i]);
-    if (a_.blocking == 0 || (i + 1) % m != 0) continue;
-    context_.device.synchronize();
-    if (a_.blocking == 1) context_.world.barrier();
+  for (Stamp& stamp : stamps) {
+    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, &stamp);
   }
-  const std::int64_t issued = now_ns();
   context_.device.synchronize();
   context_.device.settle_stamps();
-  const double whole_us =
-      a_.host_time ? us_between(begin, issued) : us_between(stamps.front().begin_ns, stamps.back().end_ns);
-  Iterations all{.mean_us = whole_us / a_.iterations, .each_us = {}, .wrong = {}};
-  for (std::size_t i = 0; i < stamps.size(); i += m) {
-    all.each_us.push_back(us_between(stamps[i].begin_ns, stamps[i + m - 1].end_ns));
-  }
-  return all;
+  const double whole_us = us_between(stamps.front().begin_ns, stamps.back().end_ns);
+  return {.mean_us = whole_us / a_.iterations, .each_us = microseconds(stamps), .wrong = {}};
 }
 
 CollectiveTimer::Iterations CollectiveTimer::checked_one_by_one(const Message& message, Reduction reduction,
@@ -139,20 +132,16 @@ CollectiveTimer::Iterations CollectiveTimer::checked_one_by_one(const Message& m
   warm_up(message, reduction, in_place);
   Iterations all;
   std::vector<Stamp> stamps(a_.iterations);
-  double issuing_us = 0;
   for (Stamp& stamp : stamps) {
     const Pattern expected = refill(message, in_place);
     context_.world.barrier();  // a rank that still fills its buffers would be taken for a slow one
-    const std::int64_t begin = now_ns();
     buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, &stamp);
-    issuing_us += us_between(begin, now_ns());
     context_.device.synchronize();
     all.wrong.push_back(buffers_.wrong(message, in_place, reduction, a_.root, expected));
   }
   context_.device.settle_stamps();
-  for (const Stamp& stamp : stamps) all.each_us.push_back(us_between(stamp.begin_ns, stamp.end_ns));
-  const double whole_us = a_.host_time ? issuing_us : std::accumulate(all.each_us.begin(), all.each_us.end(), 0.0);
-  all.mean_us = whole_us / a_.iterations;
+  all.each_us = microseconds(stamps);
+  all.mean_us = std::accumulate(all.each_us.begin(), all.each_us.end(), 0.0) / a_.iterations;
   return all;
 }
 

@@ -31,16 +31,16 @@ class RankMeeting {
   std::vector<std::string> slots_;  // of threads
 };
 
+/// Durations of timed ops.
+std::vector<double> microseconds(const std::vector<backend::Stamp>& stamps);
+
 /// Times and checks messages on one rank, one after another; all ranks of the world call the same. It needs the
-/// arguments of an iteration: how many, of what, -a, -c, --check-all, -C, -K, -m, -u, -w, -z, and the largest size.
+/// arguments of an iteration: how many, of what, -a, -c, --check-all, -w, and the largest size.
 class CollectiveTimer {
  public:
   /// All must outlive this. Throws ResourceError as Device::allocate.
   CollectiveTimer(const CollectivesArguments& arguments, backend::RankContext& context, RankMeeting& meeting)
-      : a_(arguments),
-        context_(context),
-        meeting_(meeting),
-        buffers_(context, *arguments.most_bytes, kLane, arguments.unaligned) {}
+      : a_(arguments), context_(context), meeting_(meeting), buffers_(context, *arguments.most_bytes, kLane) {}
 
   /// Collective. What it returns means something on rank 0 only.
   Timing timing(const Message& message, Reduction reduction, bool in_place);

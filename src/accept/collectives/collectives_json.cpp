@@ -275,11 +275,10 @@ std::string nccl_header(const CollectivesArguments& a, backend::Collective op, i
   std::string text = fmt::format("# {}, in the form of nccl-tests\n", version_line());
   text += fmt::format("# Collective test starting: {}\n", program_name(op));
   text += fmt::format(
-      "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg iters: {} validation: "
-      "{} "
-      "graph: 0\n#\n",
+      "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg iters: 1 validation: "
+      "{} graph: 0\n#\n",
       a.threads, a.gpus, a.least_bytes, *a.most_bytes, a.step_factor > 1 ? a.step_factor : a.step_bytes,
-      a.step_factor > 1 ? "factor" : "bytes", a.warmup, a.iterations, a.aggregate, a.checks);
+      a.step_factor > 1 ? "factor" : "bytes", a.warmup, a.iterations, a.checks);
   text += "# Using devices\n";
   std::string host;
   int device = 0;
@@ -290,26 +289,19 @@ std::string nccl_header(const CollectivesArguments& a, backend::Collective op, i
                         fact_of(places[rank], "pid", "-"), host, device, a.backend,
                         fact_of(places[rank], "GPU", processor));
   }
-  text += fmt::format("#\n# {} ranks; the time of an iteration is {}{}\n", ranks, average_words(a.over_ranks),
-                      a.host_time ? ", and what issuing it takes the host (-C)" : "");
+  text += fmt::format("#\n# {} ranks; the time of an iteration is {}\n", ranks, average_words(a.over_ranks));
   if (a.check_all) {
     text += "# The data of every timed iteration is checked (--check-all): each is timed alone, not in a burst\n";
-  }
-  if (a.link_gb_per_s) {
-    text += fmt::format("# EMULATED link of {:g} GB/s and {:g} us a hop: these are no figures of this machine\n",
-                        *a.link_gb_per_s, a.link_latency_us);
   }
   if (ranks == 1) text += "# One rank has nobody to communicate with: nothing below is a measurement of a link\n";
   return text + "#\n" + column_heads(a);
 }
 
 std::string nccl_row(const CollectivesArguments& a, const CollectiveRow& row) {
-  std::string text = fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", row.message.bytes(), row.message.count,
-                                 type_name(row.message.dtype), row.reduction ? to_string(*row.reduction) : "none",
-                                 row.root.value_or(-1));
-  text += half_text(a, row.message, row.out_of_place) + half_text(a, row.message, row.in_place);
-  if (a.timestamps) text += "  " + row.date;
-  return text + '\n';
+  const std::string text = fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", row.message.bytes(), row.message.count,
+                                       type_name(row.message.dtype), row.reduction ? to_string(*row.reduction) : "none",
+                                       row.root.value_or(-1));
+  return text + half_text(a, row.message, row.out_of_place) + half_text(a, row.message, row.in_place) + '\n';
 }
 
 std::string nccl_footer(const TableEnd& end, backend::Collective op) {

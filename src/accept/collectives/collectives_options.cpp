@@ -33,18 +33,18 @@ T number_in(const std::string& value, T least, T most) {
 int count_of(const std::string& value, int least) { return number_in<int>(value, least, 1'000'000'000); }
 
 bool switched_on(const std::string& value) {
-  if (value.empty() || value == "1") return true;
-  if (value == "0") return false;
-  throw ConfigError("expected 0 or 1; name operations before it, or with --op-list");
+  const bool on = value.empty() || value == "1";
+  if (!on && value != "0") throw ConfigError("expected 0 or 1; name operations before it, or with --op-list");
+  return on;
 }
 
 /// nccl-tests' sizes: K, M, G and T are powers of 1024, in either case.
 std::int64_t size_named(const std::string& value) {
   std::string text = value;
   constexpr std::string_view kLetters = "KMGT";
-  if (!text.empty() && kLetters.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())))) !=
-                           std::string_view::npos) {
-    text.back() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())));
+  const char last = static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())));
+  if (kLetters.find(last) != std::string_view::npos) {
+    text.back() = last;
     text += "iB";
   }
   const std::optional<std::int64_t> bytes = parse_bytes(text);
@@ -74,25 +74,21 @@ ProductShape shape_named(const std::string& value) {
   return {sides[0], sides[1], sides[2]};
 }
 
-/// Options whose only value here is what they are by default.
-void only(const std::string& value, std::string_view possible, std::string_view why) {
-  if (value != possible) throw ConfigError(fmt::format("only {} is possible: {}", possible, why));
-}
-
 std::vector<DType> dtypes_named(const std::string& value) {
-  if (value == "float" || value == "fp32") return {DType::f32};
-  if (value == "bfloat16" || value == "bf16") return {DType::bf16};
-  if (value == "int32" || value == "int") return {DType::i32};
-  if (value == "double") return {DType::f64};
-  if (value == "all") return {DType::f32, DType::bf16, DType::i32, DType::f64};
-  throw ConfigError("expected float, bfloat16, int32, double or all; FSDP moves no others here");
+  if (value == "all") return {DType::f32, DType::bf16};
+  const bool half = value == "bfloat16" || value == "bf16";
+  if (!half && value != "float" && value != "fp32") {
+    throw ConfigError("expected float, bfloat16 or all; FSDP moves no others here");
+  }
+  return {half ? DType::bf16 : DType::f32};
 }
 
 std::vector<Reduction> reductions_named(const std::string& value) {
-  if (value == "sum") return {Reduction::sum};
-  if (value == "avg") return {Reduction::average};
   if (value == "all") return {Reduction::sum, Reduction::average};
-  throw ConfigError("expected sum, avg or all; FSDP's gradients are reduced by no others");
+  if (value != "sum" && value != "avg") {
+    throw ConfigError("expected sum, avg or all; FSDP's gradients are reduced by no others");
+  }
+  return {value == "sum" ? Reduction::sum : Reduction::average};
 }
 
 using Arguments = CollectivesArguments;
@@ -118,7 +114,6 @@ template <auto kWhere, auto kLeast, auto kMost>
 void number(Arguments& a, const Text& v) {
   a.*kWhere = number_in<std::common_type_t<decltype(kLeast), decltype(kMost)>>(v, kLeast, kMost);
 }
-void no_kernels(Arguments&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }
 
 // clang-format off
 constexpr CollectivesOption kOptions[]{
@@ -128,50 +123,31 @@ constexpr CollectivesOption kOptions[]{
     {"-f,--stepfactor", "N", "Each size is N times the one before", false, number<&Arguments::step_factor, 1L, 1L << 20>},
     {"-n,--iters", "N", "Timed iterations; 20", false, count<&Arguments::iterations, 1>},
     {"-w,--warmup_iters", "N", "Iterations before those; 1", false, count<&Arguments::warmup, 0>},
-    {"-m,--agg_iters", "N", "Collectives per iteration; 1", false, count<&Arguments::aggregate, 1>},
-    {"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false, count<&Arguments::cycles, 0>},
     {"-c,--check", "N", "Check data before timing and in N iterations after; 1; 0: never", false, count<&Arguments::checks, 0>},
     {"--check-all", "0|1", "Check timed iterations, too; each is then timed alone", true, flag<&Arguments::check_all>},
     {"-o,--op", "OP", "sum, avg or all; sum", false, [](Arguments& a, const Text& v) { a.reductions = reductions_named(v); }},
-    {"-d,--datatype", "TYPE", "float, bfloat16, all; int32 and double are only moved; float", false, [](Arguments& a, const Text& v) { a.dtypes = dtypes_named(v); }},
+    {"-d,--datatype", "TYPE", "float, bfloat16 or all; float", false, [](Arguments& a, const Text& v) { a.dtypes = dtypes_named(v); }},
     {"-r,--root", "RANK", "Root of broadcast; 0", false, count<&Arguments::root, 0>},
     {"-t,--nthreads", "N", "Without a launcher: -t times -g ranks; 1", false, number<&Arguments::threads, 1, 1 << 20>},
     {"-g,--ngpus", "N", "Without a launcher: -t times -g ranks; 1", false, number<&Arguments::gpus, 1, 1 << 20>},
     {"-a,--average", "0|1|2|3", "Time of rank 0, mean, least or most of all ranks; 3 (nccl-tests: 1)", false, [](Arguments& a, const Text& v) { a.over_ranks = static_cast<OverRanks>(number_in(v, 0, 3)); }},
     {"-I,--per_iter_timing", "0|1", "Columns of single iterations: i_min i_max i_p99 i_cv%", true, flag<&Arguments::per_iteration>},
-    {"-K,--per_iter_skip", "N", "First iterations that these columns leave out; 0", false, count<&Arguments::skip, 0>},
-    {"-S,--report_timestamps", "0|1", "End each line with the time of its measurement", true, flag<&Arguments::timestamps>},
-    {"-C,--report_cputime", "0|1", "Report the time that the host takes to issue an iteration", true, flag<&Arguments::host_time>},
-    {"-z,--blocking", "0|1|2", "The host waits for each iteration; 1: in a barrier; 0", false, number<&Arguments::blocking, 0, 2>},
-    {"-u,--unalign", "0|1", "Buffers begin one element beyond their alignment", true, flag<&Arguments::unaligned>},
     {"-T,--timeout", "SECONDS", "End with exit code 5 if a rank waits this long; 0: never", false, number<&Arguments::timeout_s, 0.0, 1e7>},
     {"-J,--output_file", "FILE", "Write everything as JSON, with the machine and build", false, text<&Arguments::output_file>},
     {"-R,--local_register", "0|1|2", "NCCL: register buffers not, locally, or as windows; 0", false, number<&Arguments::registration, 0, 2>},
     {"-x,--cta_policy", "0|1|2", "NCCL: its default CTA policy, efficiency, or zero; 0", false, number<&Arguments::cta_policy, 0, 2>},
-    {"-p,--parallel_init", "0|1", "", false, [](Arguments&, const Text& v) { (void)switched_on(v); }},
-    {"-y,--stream_null", "0", "", false, [](Arguments&, const Text& v) { only(v, "0", "collectives have a lane of their own"); }},
-    {"-G,--cudagraph", "0", "", false, [](Arguments&, const Text& v) { only(v, "0", "FSDP's collectives are issued one by one"); }},
-    {"-D,--device_implementation", "0", "", false, no_kernels},
-    {"-V,--device_cta_count", "0", "", false, no_kernels},
-    {"-M,--memory", "0", "", false, [](Arguments&, const Text& v) { only(v, "0", "what NCCL allocates is not counted"); }},
     {"--ranks", "N", "Ranks, as threads; the same as -t N", false, number<&Arguments::ranks, 1, 1 << 20>},
     {"--backend", "NAME", "cpu or cuda; cpu", false, text<&Arguments::backend>},
     {"--overwrite", "0|1", "Replace FILE; otherwise that is refused", true, flag<&Arguments::overwrite>},
     {"--beside", "0|1", "Both collectives and matrix products at once: who slows whom", true, flag<&Arguments::beside>},
     {"--matrix", "SHAPE,…", "Sizes of these products: N, or MxNxK; 512", false, [](Arguments& a, const Text& v) { a.matrices = list_of(v, ',', shape_named); }},
     {"--max-ctas", "N,…", "NCCL: CTAs per kernel; several with --beside; 0: its choice", false, [](Arguments& a, const Text& v) { a.max_ctas = list_of(v, ',', [](const Text& n) { return number_in(n, 0, 64); }); }},
-    {"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false, number<&Arguments::link_gb_per_s, 1e-6, 1e6>},
-    {"--link-latency-us", "NUMBER", "Latency per hop of that link; 0", false, number<&Arguments::link_latency_us, 0.0, 1e6>},
-    {"--slow-link", "RANK", "Make the emulated link of this rank slower, as a fault to find", false, count<&Arguments::slow_link_rank, 0>},
-    {"--slow-link-factor", "N", "How many times slower that link is; 2", false, number<&Arguments::slow_link_factor, 1.0, 1e6>},
 };
 // clang-format on
 
 /// Whether "-b,--minbytes" has "-b".
 bool is_called(const CollectivesOption& option, std::string_view name) {
-  const std::size_t comma = option.names.find(',');
-  return option.names.substr(0, comma) == name ||
-         (comma != std::string_view::npos && option.names.substr(comma + 1) == name);
+  return fmt::format(",{},", option.names).find(fmt::format(",{},", name)) != std::string::npos;
 }
 
 }  // namespace
@@ -205,15 +181,16 @@ backend::Collective collective_named(std::string_view name) {
   constexpr std::string_view kSuffix = "_perf";
   std::string_view plain = name;
   if (plain.ends_with(kSuffix)) plain.remove_suffix(kSuffix.size());
-  for (const Collective op : kMeasuredOps) {
-    if (to_string(op) == plain) return op;
+  if (plain == "alltoall") plain = to_string(Collective::all_to_all);  // as nccl-tests call them
+  if (plain == "sendrecv") plain = to_string(Collective::send_recv);
+  const auto* const op = std::ranges::find(kMeasuredOps, plain, [](Collective c) { return to_string(c); });
+  if (op == kMeasuredOps.end()) {
+    throw ConfigError(fmt::format(
+        "There is no operation '{}' for collectives to measure; there are all_gather, reduce_scatter, all_reduce, "
+        "broadcast, alltoall and sendrecv.",
+        name));
   }
-  if (plain == "alltoall") return Collective::all_to_all;  // as nccl-tests call it
-  if (plain == "sendrecv") return Collective::send_recv;
-  throw ConfigError(fmt::format(
-      "There is no operation '{}' for collectives to measure; there are all_gather, reduce_scatter, all_reduce, "
-      "broadcast, alltoall and sendrecv.",
-      name));
+  return *op;
 }
 
 void settle(CollectivesArguments& a) {
@@ -228,18 +205,6 @@ void settle(CollectivesArguments& a) {
   if (sweep_sizes(a).size() > 100'000) {
     throw ConfigError("collectives: over 100,000 sizes; use -f 2, or a larger -i.");
   }
-  if (a.skip >= a.iterations) {
-    throw ConfigError(fmt::format("collectives -K {}: nothing is left of -n {} iterations.", a.skip, a.iterations));
-  }
-  if (a.skip > 0 && !a.per_iteration) {
-    throw ConfigError(fmt::format("collectives -K {}: leaves iterations out of the columns of -I; give -I 1.", a.skip));
-  }
-  if (a.check_all && a.aggregate > 1) {
-    throw ConfigError(
-        fmt::format("collectives --check-all: of -m {} collectives in a row only what the last one leaves could be "
-                    "checked; use -m 1.",
-                    a.aggregate));
-  }
   if (a.check_all && a.beside) {
     throw ConfigError("collectives --check-all: --beside checks no data; leave out one of them.");
   }
@@ -251,12 +216,6 @@ void settle(CollectivesArguments& a) {
   }
   if (!a.beside && a.max_ctas.size() > 1) {
     throw ConfigError("collectives --max-ctas: several are measured beside products only; give one, or --beside.");
-  }
-  if (a.backend != "cpu" && (a.link_gb_per_s || a.slow_link_rank >= 0)) {
-    throw ConfigError("collectives: links are emulated by the CPU's ranks only; leave out --backend cuda.");
-  }
-  if (!a.link_gb_per_s && (a.slow_link_rank >= 0 || a.link_latency_us > 0)) {
-    throw ConfigError("collectives: --slow-link and --link-latency-us are of an emulated link; give --link-gb-per-s.");
   }
 }
 

@@ -45,19 +45,12 @@ struct CollectivesArguments {
 
   int iterations = 20;
   int warmup = 1;
-  int aggregate = 1;       ///< collectives an iteration
-  int cycles = 1;          ///< times the whole is done; 0: until it is interrupted
   int checks = 1;          ///< iterations after timing whose every element is checked, and one before; 0: none
   bool check_all = false;  ///< every element of every timed iteration is checked, too, and each begins alone
-  int blocking = 0;        ///< the host waits for each iteration: 1 in a barrier, too, 2 without
-  bool host_time = false;  ///< the time column is what issuing took
-  bool unaligned = false;  ///< buffers begin one element beyond their alignment
   double timeout_s = 0;    ///< 0: none of its own
   OverRanks over_ranks = OverRanks::most;
   bool per_iteration = false;  ///< further columns
-  int skip = 0;                ///< iterations at the beginning that the per-iteration figures leave out
-  bool timestamps = false;
-  std::string output_file;  ///< JSON; empty: none
+  std::string output_file;     ///< JSON; empty: none
   bool overwrite = false;
   int registration = 0;          ///< of NCCL: 0 none, 1 local, 2 windows
   int cta_policy = 0;            ///< of NCCL: 0 its own, 1 efficiency, 2 zero
@@ -65,11 +58,6 @@ struct CollectivesArguments {
 
   bool beside = false;                     ///< all-gather, reduce-scatter and matrix products at once instead
   std::vector<ProductShape> matrices{{}};  ///< of those products, one after the other
-
-  std::optional<double> link_gb_per_s;  ///< emulated; absent: the real one
-  double link_latency_us = 0;
-  int slow_link_rank = -1;  ///< of an emulated link; -1: none
-  double slow_link_factor = 2;
 
   /// Whether anything says what is wrong.
   bool checks_data() const { return checks > 0 || check_all; }

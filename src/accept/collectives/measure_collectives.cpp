@@ -30,9 +30,7 @@ class CollectivesRank {
       : a_(arguments), context_(context), listener_(listener), timer_(arguments, context, meeting) {}
 
   void run() {
-    for (int cycle = 0; a_.cycles == 0 || cycle < a_.cycles; ++cycle) {
-      for (const Collective op : a_.ops) sweep(op);
-    }
+    for (const Collective op : a_.ops) sweep(op);
   }
 
  private:
@@ -42,7 +40,6 @@ class CollectivesRank {
     if (leads()) listener_.table(op);
     for (const DType dtype : a_.dtypes) {
       const Message any{op, dtype, 0, context_.world.size()};
-      if (any.reduces() && dtype != DType::f32 && dtype != DType::bf16) continue;
       const std::vector<Reduction> once{Reduction::sum};
       for (const Reduction reduction : any.reduces() ? a_.reductions : once) {
         for (const std::int64_t size : sweep_sizes(a_)) {
@@ -71,39 +68,6 @@ class CollectivesRank {
   const CollectivesListener& listener_;
   CollectiveTimer timer_;
 };
-
-backend::BackendOptions backend_options_for(const CollectivesArguments& a, int ranks, launch::Session* session,
-                                            std::int64_t rank_bytes) {
-  backend::BackendOptions options;
-  options.ranks = ranks;
-  options.session = session;
-  options.pool_bytes = rank_bytes;
-  if (a.backend == "cuda") {
-    auto& cuda = options.set<backend::CudaOptions>();
-    cuda.nccl.registration = static_cast<backend::NcclOptions::Register>(a.registration);
-    cuda.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(a.cta_policy);
-    if (a.timeout_s > 0) cuda.nccl.timeout_s = a.timeout_s;
-    if (a.registration != 0) options.category_bytes[index_of(MemoryCategory::communication_buffers)] = rank_bytes;
-    return options;
-  }
-  auto& cpu = options.set<backend::CpuOptions>();
-  if (a.link_gb_per_s) cpu.link = LinkModel{*a.link_gb_per_s * 1e9, a.link_latency_us * 1e-6};
-  if (a.slow_link_rank >= 0) {
-    cpu.link_slowdown.assign(ranks, 1.0);
-    cpu.link_slowdown[a.slow_link_rank] = a.slow_link_factor;
-  }
-  if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
-  cpu.share_memory = engine::share_memory(launch::process_environment());
-  return options;
-}
-
-void check_ranks(const CollectivesArguments& a, int ranks) {
-  if (a.root >= ranks)
-    throw ConfigError(fmt::format("collectives --root {}: there are {} ranks, from 0.", a.root, ranks));
-  if (a.slow_link_rank >= ranks) {
-    throw ConfigError(fmt::format("collectives --slow-link {}: there are {} ranks, from 0.", a.slow_link_rank, ranks));
-  }
-}
 
 void check_host_memory(const CollectivesArguments& a, int local_ranks, std::int64_t rank_bytes) {
   if (a.backend == "cuda") return;  // its device checks it
@@ -142,6 +106,26 @@ void announce_places(RankContext& context, RankMeeting& meeting, const Collectiv
 
 }  // namespace
 
+backend::BackendOptions backend_options_for(const CollectivesArguments& a, int ranks, launch::Session* session,
+                                            std::int64_t rank_bytes) {
+  backend::BackendOptions options;
+  options.ranks = ranks;
+  options.session = session;
+  options.pool_bytes = rank_bytes;
+  if (a.backend == "cuda") {
+    auto& cuda = options.set<backend::CudaOptions>();
+    cuda.nccl.registration = static_cast<backend::NcclOptions::Register>(a.registration);
+    cuda.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(a.cta_policy);
+    if (a.timeout_s > 0) cuda.nccl.timeout_s = a.timeout_s;
+    if (a.registration != 0) options.category_bytes[index_of(MemoryCategory::communication_buffers)] = rank_bytes;
+    return options;
+  }
+  auto& cpu = options.set<backend::CpuOptions>();
+  if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
+  cpu.share_memory = engine::share_memory(launch::process_environment());
+  return options;
+}
+
 int ranks_asked_for(const CollectivesArguments& a, const launch::Session* session) {
   const int asked = a.ranks.value_or(a.threads * a.gpus);
   if (session == nullptr) return asked;
@@ -160,7 +144,9 @@ int ranks_asked_for(const CollectivesArguments& a, const launch::Session* sessio
 void measure_collectives(const CollectivesArguments& arguments, launch::Session* session,
                          const CollectivesListener& listener) {
   const int ranks = ranks_asked_for(arguments, session);
-  check_ranks(arguments, ranks);
+  if (arguments.root >= ranks) {
+    throw ConfigError(fmt::format("collectives --root {}: there are {} ranks, from 0.", arguments.root, ranks));
+  }
   const std::int64_t buffers = CollectiveBuffers::bytes(*arguments.most_bytes);
   const std::int64_t rank_bytes = arguments.beside ? checked_sum(2 * buffers, beside_bytes(arguments)) : buffers;
   check_host_memory(arguments, session == nullptr ? ranks : session->placement().local_ranks, rank_bytes);

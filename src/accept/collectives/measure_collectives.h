@@ -26,6 +26,10 @@ struct CollectivesListener {
 /// Number of ranks asked for. `session`: null, or of the job. Throws ConfigError if they contradict the job.
 int ranks_asked_for(const CollectivesArguments& arguments, const launch::Session* session);
 
+/// Options of the backend for these ranks; `rank_bytes`: device memory that each needs.
+backend::BackendOptions backend_options_for(const CollectivesArguments& arguments, int ranks, launch::Session* session,
+                                            std::int64_t rank_bytes);
+
 /// Runs on all ranks: threads of this process, or this process's rank of `session`; rank 0's `listener` hears it all.
 /// Throws ResourceError before anything runs if this host's memory does not suffice, ConfigError, and as Backend::run;
 /// BackendError if a rank waits for longer than arguments.timeout_s.

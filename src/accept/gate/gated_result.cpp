@@ -8,13 +8,10 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "accept/stages/judgement_files.h"
 #include "base/enum_table.h"
 #include "base/error.h"
-#include "base/file_lock.h"
-#include "base/read_input.h"
 #include "config/write.h"
 #include "hardware/other_work.h"
 #include "runs/compare_report.h"
@@ -171,21 +168,6 @@ void check_figures(const std::vector<MeasuredFigure>& figures) {
   }
 }
 
-/// Beside a result its checksum may be kept, as sha256sum writes it.
-void check_sum(const fs::path& file) {
-  const fs::path sums = file.parent_path() / "SHA256SUMS";
-  if (!path_exists(sums) || is_no_plain_file(sums)) return;
-  constexpr std::int64_t kMostOfSums = 1 << 20;
-  std::istringstream lines(read_input(sums, kMostOfSums, "expected what sha256sum writes"));
-  for (std::string sum, name; lines >> sum >> name;) {
-    if (name != file.filename().string()) continue;
-    const std::string is = sha256(read_input(file, kMostOfAResult, ""));
-    if (is == sum) continue;
-    throw ConfigError(fmt::format("{}: its SHA-256 is {}, and {} has {}: it was changed after it was written.",
-                                  file.string(), is, sums.string(), sum));
-  }
-}
-
 using Fact = MachinePrint::Fact;
 using Part = MachinePrint::Part;
 
@@ -217,7 +199,6 @@ bool changes_by_itself(std::string_view fact) { return fact == "nccl launches" |
 
 GatedResult read_gated_result(const std::string& given) {
   const ResultFile file = read_any_result(given);
-  check_sum(fs::path(file.path));
   const JsonPart j(file.content);
   GatedResult result;
   result.name = name_of_result(file.path);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <stop_token>
 #include <string_view>
@@ -29,9 +30,12 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "config/validate.h"
 #include "config/write.h"
 #include "hardware/other_work.h"
 #include "launch/addresses.h"
+#include "launch/interrupt.h"
+#include "launch/own_ranks.h"
 #include "record/console.h"
 #include "record/json_fields.h"
 #include "record/table.h"
@@ -95,12 +99,6 @@ void serve_parts(Job& job, const StageOrder& order) {
   run_arms(set_up_arms(cell.setup.config, order.effort.arm_rounds), *cell.data, &job.session());
 }
 
-bool wrong_data(const std::vector<CollectiveRow>& ladder) {
-  const auto wrong = [](const std::optional<Timing>& timing) { return timing && timing->wrong.value_or(0) > 0; };
-  return std::ranges::any_of(ladder,
-                             [&](const CollectiveRow& row) { return wrong(row.out_of_place) || wrong(row.in_place); });
-}
-
 bool has_a_round(const engine::Measurement& brought) { return brought.traces.front().steps.size() >= kStepsOfARound; }
 
 /// A rate that durations are told by where the profile has no reference: of slow GPUs, and of slow processors.
@@ -143,19 +141,20 @@ class Plan {
                     pairs.size()),
         static_cast<double>(pairs.size()) * 3 * (kOpsOfAPair + 1) * static_cast<double>(effort_.pair_bytes) /
             (rate("pair") * 1e9));
-    double ladder_s = 0, slowest = 0;
     const std::vector<Message> ladder = ladder_of(setup_);
-    for (const Message& message : ladder) {
-      ladder_s += 2 * (effort_.iterations + kBesideIterations) * seconds(message);
-      slowest = std::max(slowest, static_cast<double>(message.bytes()) / seconds(message));
-    }
+    double once_s = 0;
+    for (const Message& message : ladder) once_s += seconds(message);
+    const auto rate_of = [&](const Message& message) {
+      return static_cast<double>(message.bytes()) / seconds(message);
+    };
+    const double fastest = std::ranges::max(ladder | std::views::transform(rate_of));
+    const double ladder_s = 2 * (effort_.iterations + kBesideIterations) * once_s;
     add("collectives", fmt::format("{} messages, {} times, in and out of place", ladder.size(), effort_.iterations),
         ladder_s);
     const std::vector<accept::Scale> scales = accept::scales_of(cluster_);
     add("scales", fmt::format("{} sizes of groups, up to {} ranks", scales.size(), ranks_),
-        ladder_s / 2 / std::max<double>(1, static_cast<double>(ladder.size())) * static_cast<double>(scales.size()) *
-            2);
-    const double step_s = about_step_s(setup_, slowest, rate("gemm") * 1e12 * (processors_ ? 1 : kHalfPrecision));
+        ladder_s / static_cast<double>(ladder.size()) * static_cast<double>(scales.size()));
+    const double step_s = about_step_s(setup_, fastest, rate("gemm") * 1e12 * (processors_ ? 1 : kHalfPrecision));
     const auto steps = static_cast<double>(setup_.config.train.steps + setup_.config.train.warmup);
     add("steps", fmt::format("{:.0f} training steps of {}", steps, wanted_.run), steps * step_s);
     add("parts", fmt::format("{} rounds of computation, communication and both", effort_.arm_rounds),
@@ -252,9 +251,7 @@ class Acceptance {
         effort_(effort_of(wanted, patience.full)),
         full_(patience.full),
         job_(job),
-        clock_(
-            patience.budget_s, [] { return static_cast<double>(now_ns()) * 1e-9; },
-            [this](const std::string& stage) { say(stage); }),
+        clock_(patience.budget_s, patience.now_s, [this](const std::string& stage) { say(stage); }),
         nodes_(job == nullptr ? std::vector{launch::node_name()} : std::vector<std::string>(job->ranks())) {}
 
   std::string stage() const {
@@ -293,9 +290,13 @@ class Acceptance {
       const int code = job_ == nullptr ? kLost : job_->watch().failure_code(1).value_or(kLost);
       if (code == static_cast<int>(ExitCode::interrupted)) keep_measured(keep);
       if (code == kLost) {  // else a key is wrong
-        const std::optional<launch::JobFailure> failure = job_ == nullptr ? std::nullopt : job_->channel().failure();
-        const int rank = job_ == nullptr ? 0 : failure ? failure->rank : -1;
-        lost_once(rank, failure ? failure->message : error.what(), false);
+        launch::JobFailure failure{.message = error.what()};
+        if (job_ == nullptr) {
+          failure.rank = 0;
+        } else if (const std::optional<launch::JobFailure> told = job_->channel().failure()) {
+          failure = *told;
+        }
+        lost_once(failure.rank, failure.message, false);
       }
       throw;
     }
@@ -336,7 +337,7 @@ class Acceptance {
     if (stop.stop_requested()) return;
     const std::string why = fmt::format("the ranks did not come to an end within {} (--limit); the last stage was: {}",
                                         format_duration(limit_s), stage());
-    lost(-1, why, true);
+    lost(launch::JobFailure{}.rank, why, true);
     job_->channel().fail(why);
   }
 
@@ -396,7 +397,8 @@ class Acceptance {
 
   void measure_steps() {
     const std::string name = fmt::format("training steps of {}", wanted_.run);
-    if (wrong_data(measured_.ladder)) return clock_.skip(name, "a collective gave a wrong result");
+    if (std::ranges::any_of(measured_.ladder, &CollectiveRow::has_wrong_data))
+      return clock_.skip(name, "a collective gave a wrong result");
     config::RunConfig config = cell_.setup.config;
     const double each_s = step_s();
     if (!clock_.admits(name, each_s * static_cast<double>(kFewestSteps + config.train.warmup))) return;
@@ -405,7 +407,7 @@ class Acceptance {
     config.train.steps = steps;
     clock_.begin(name, each_s * static_cast<double>(steps + config.train.warmup));
     // Estimates of steps that nobody has seen may be far too small.
-    trial_ = whole_trial(config, job_, {}, [this] { return clock_.left_s() <= 0; });
+    trial_ = whole_trial(config, job_, {}, [this] { return clock_.is_spent(); });
     if (!trial_->metrics) {
       trial_.reset();
       return clock_.skip(name, clock_.spent());
@@ -432,9 +434,6 @@ class Acceptance {
       clock_.note(fmt::format("{} of {} rounds: {}", measured_.arms.size(), rounds, clock_.spent()));
     }
     for (accept::Arrivals& step : accept::arrivals_of(run)) measured_.arrivals.push_back(std::move(step));
-    std::vector<CollectiveRow> alone = measured_.ladder;
-    alone.insert(alone.end(), measured_.scales.rows.begin(), measured_.scales.rows.end());
-    measured_.predicted = predict_step(arms, run, alone);
   }
 
   /// Ends when the budget is spent: rounds may take longer than was thought, on a machine that gets busy.
@@ -442,7 +441,7 @@ class Acceptance {
     AcceptanceEffort effort = effort_;
     effort.arm_rounds = rounds;
     order(effort);
-    engine::Measurement brought = run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
+    engine::Measurement brought = run_arms(arms, *cell_.data, session(), [this] { return clock_.is_spent(); });
     add_watched(measured_.gpus, brought.gpus);
     return brought;
   }
@@ -533,25 +532,56 @@ void write_acceptance(const std::filesystem::path& folder, const AcceptanceRepor
   console().print(acceptance_table(report, console().verbose()));
   const std::string result = result_text(acceptance_json(report, measured, world, settings));
   write_file(folder / "result.json", result);
-  write_file(folder / "SHA256SUMS", fmt::format("{}  result.json\n", sha256(result)));
   write_file(folder / "junit.xml", acceptance_junit(report));
   write_file(folder / "summary.md", acceptance_markdown(report, sha256(result)));
   write_file(folder / "metrics.prom", acceptance_metrics(report));
   const NodeLists nodes = node_lists(report);
   write_file(folder / "pass_nodes.txt", host_lines(nodes.pass));
   write_file(folder / "fail_nodes.txt", host_lines(nodes.fail));
+  console().info(fmt::format("written to {}", folder.string()));
 }
 
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
                 const std::vector<std::string>& command_line, ExitCode code) {
   write_acceptance(folder, report, {}, current_world(config, nullptr, command_line), nlohmann::json());
-  console().info(fmt::format("written to {}", folder.string()));
   return static_cast<int>(code);
 }
 
-std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, const engine::Setup& setup,
-                            int nodes, const Patience& patience) {
-  const int ranks = setup.plan.mesh.ranks(), each = ranks / nodes;
+int accept_on_own_ranks(const config::Acceptance& wanted, const config::RunConfig& config,
+                        const std::filesystem::path& folder, const std::vector<std::string>& command_line,
+                        double limit_s, int ranks) {
+  constexpr double kBackstop_s = 30;  // rank 0 ends the job itself at its limit, and can say more
+  std::vector<std::string> words(command_line.begin() + 1, command_line.end());
+  words.insert(words.end(), {"--out", folder.string()});
+  keep_what_is_done(true);
+  limit_s += kBackstop_s;
+  const auto ends = launch::start_ranks(words, ranks, {.limit_s = limit_s}, interrupt_requested);
+  if (interrupt_requested()) return static_cast<int>(ExitCode::interrupted);
+  // A configuration that a rank refuses says nothing of its machine, whatever then becomes of those that wait for it.
+  const int refused = static_cast<int>(ExitCode::bad_input);
+  if (std::ranges::count(ends, refused, &launch::RankEnd::code) > 0) return refused;
+  const std::vector<LostRank> lost = lost_of(ends, limit_s);
+  if (lost.empty()) return ends.front().code;
+  const bool on_processors = config.device.backend == config::BackendKind::cpu;
+  const AcceptanceReport report =
+      judge_lost_ranks(wanted, ranks, {}, lost, on_processors, told_by_rank_0(folder / "result.json"));
+  const ResultFolder again("accept", folder.string(), OldResult::overwrite);
+  return report_lost(folder, report, config, command_line, ExitCode::rank_failed);
+}
+
+std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, config::RunConfig config,
+                            std::optional<int> asked, const Patience& patience) {
+  const int nodes = asked.value_or(wanted.nodes);
+  if (nodes < wanted.nodes) {
+    throw ConfigError(fmt::format("--nodes {}: {} is about {} nodes or more.", nodes, profile, wanted.nodes));
+  }
+  const int each = wanted.ranks_per_node > 0 ? wanted.ranks_per_node
+                   : wanted.ranks > 0        ? wanted.ranks
+                                             : static_cast<int>(config.mesh.ranks);
+  const int ranks = nodes * each;
+  config.mesh.ranks = ranks;
+  config::validate(config);
+  const engine::Setup setup = engine::set_up(std::move(config));
   Plan plan(wanted, setup, nodes, patience.full);
   std::string text =
       fmt::format("Plan of an acceptance of {} ranks on {} {}, compared with {}. Nothing was measured.\n\n", ranks,

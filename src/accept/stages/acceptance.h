@@ -9,6 +9,7 @@
 
 #include "accept/stages/acceptance_report.h"
 #include "accept/stages/measure_acceptance.h"
+#include "base/clock.h"
 #include "config/accuracy.h"
 #include "runs/cell.h"
 #include "runs/job_run.h"
@@ -22,6 +23,7 @@ struct Patience {
   bool full = false;    ///< more iterations, so that tails can be rated, and a soak
   double budget_s = 0;  ///< for all stages
   double limit_s = 0;   ///< a job that goes on for longer is ended
+  std::function<double()> now_s = [] { return static_cast<double>(now_ns()) * 1e-9; };  ///< the clock of the budget
 };
 
 struct Measured {
@@ -53,14 +55,21 @@ nlohmann::json settings_compared(const config::Acceptance& wanted, const config:
 void write_acceptance(const std::filesystem::path& folder, const AcceptanceReport& report,
                       const AcceptanceMeasurements& measured, const World& world, const nlohmann::json& settings);
 
+/// Without a launcher: starts the ranks itself, each a process, and sees to it that they end. Their rank 0 measures,
+/// prints and writes into `folder`, as in any job. Returns the process exit code.
+int accept_on_own_ranks(const config::Acceptance& wanted, const config::RunConfig& config,
+                        const std::filesystem::path& folder, const std::vector<std::string>& command_line,
+                        double limit_s, int ranks);
+
 /// Reports an acceptance that measured nothing, because ranks or devices are not there. Returns `code`.
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
                 const std::vector<std::string>& command_line, ExitCode code);
 
 /// The text of `accept --plan`: the stages with their durations, the floors of all figures, and the commands. Nothing
-/// is measured. Durations follow from the profile's references, and from assumed rates where it has none. `setup`: of
-/// the profile's run on `nodes` nodes; `profile`: as a person typed it.
-std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, const engine::Setup& setup,
-                            int nodes, const Patience& patience);
+/// is measured. Durations follow from the profile's references, and from assumed rates where it has none. `config`: of
+/// the profile's run; `nodes`: absent: the fewest that the profile asks for, and ConfigError if it asks for more;
+/// `profile`: as a person typed it.
+std::string acceptance_plan(const config::Acceptance& wanted, const std::string& profile, config::RunConfig config,
+                            std::optional<int> nodes, const Patience& patience);
 
 }  // namespace fsdpbench::app

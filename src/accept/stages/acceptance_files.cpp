@@ -121,9 +121,6 @@ std::string kind_of(const Finding& finding) {
   return std::string(kKinds[finding.kind]);
 }
 
-/// Timing of a collective in a group of ranks: in place where it can be.
-const Timing& timing_of(const CollectiveRow& row) { return row.in_place ? *row.in_place : *row.out_of_place; }
-
 std::string ends_of(const AcceptanceFile& file) {
   return file.measured->pairs.empty() ? "" : file.report->cluster.one_node() ? "ranks" : "nodes";
 }
@@ -264,8 +261,8 @@ const Fields<CollectiveRow>& scale_fields() {
     {"kind", via(&R::message, &Message::op), "", "`all_gather`, …"},
     {"group_size", via(&R::message, &Message::ranks), "", "number of ranks in a group"},
     {"bytes", via(&R::message, &Message::bytes), "B", "message size"},
-    {"busbw_gb_per_s", [](const R& r) { return timing_of(r).bus_gb_per_s(r.message); }, "GB/s", "bus bandwidth, as nccl-tests defines it"},
-    {"p50_us", via(timing_of, &Timing::scatter, &Scatter::p50_us), "us", "half of the iterations are shorter"},
+    {"busbw_gb_per_s", [](const R& r) { return r.timing().bus_gb_per_s(r.message); }, "GB/s", "bus bandwidth, as nccl-tests defines it"},
+    {"p50_us", via(&R::timing, &Timing::scatter, &Scatter::p50_us), "us", "half of the iterations are shorter"},
   }};
   return kAll;
 }
@@ -316,12 +313,11 @@ const Fields<AcceptanceFile>& acceptance_fields() {
     }}},
     {"others_share", via(&A::measured, &M::others_share), "", "share of the busiest host's processors that other programs took meanwhile, as a fraction"},
     {"transports", via(&A::measured, &M::transports), "", "what carried the bytes of each rank; empty: it does not know"},
-    {"scales", as<ListOf<scale_fields>>(&A::measured, &M::scales, &ScaleMeasurements::rows), "", "collectives of the most frequent unit, in groups of ranks"},
+    {"scales", as<ListOf<scale_fields>>(&A::measured, &M::scales), "", "collectives of the most frequent unit, in groups of ranks"},
     {"lateness", via(&A::report, &R::lateness), "", "waiting and moving bytes; absent if no rank was compared"},
     {"arms", {"Arms", "Parts of a step, alone and together.", "accept/step_arms.h", {
       {"rounds", via(&A::measured, &M::arms), "", "rounds, each of them there and back again (ABBA)"},
       {"soak", via(&A::measured, &M::soak), "", "further rounds; only in a full acceptance", if_any},
-      {"predicted_ms", via(&A::measured, &M::predicted, &PredictedStep::ms), "ms", "step time predicted from its parts"},
     }}},
     {"collectives", as<ListOf<ladder_fields>>(&A::measured, &M::ladder), "", "collectives of the run's own units", if_any},
   }};

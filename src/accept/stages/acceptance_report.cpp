@@ -36,10 +36,13 @@ struct TimedRule {
   std::string_view rule;
   Sense sense;
 };
-constexpr std::array kTimedRules{TimedRule{"floor", Sense::rises},     TimedRule{"scale", Sense::rises},
-                                 TimedRule{"explained", Sense::rises}, TimedRule{"exposed communication", Sense::falls},
-                                 TimedRule{"slow-down", Sense::falls}, TimedRule{"drift", Sense::falls},
-                                 TimedRule{"latency", Sense::falls},   TimedRule{"tail", Sense::scatters},
+constexpr std::array kTimedRules{TimedRule{"floor", Sense::rises},
+                                 TimedRule{"scale", Sense::rises},
+                                 TimedRule{"exposed communication", Sense::falls},
+                                 TimedRule{"slow-down", Sense::falls},
+                                 TimedRule{"drift", Sense::falls},
+                                 TimedRule{"latency", Sense::falls},
+                                 TimedRule{"tail", Sense::scatters},
                                  TimedRule{"shape", Sense::scatters}};
 
 bool still_fails(const Judgement& j, Sense sense, double faster) {
@@ -226,7 +229,7 @@ void judge_ladder(Judging& judging) {
   const bool alone = m.cluster.ranks() < 2;  // nobody to communicate with
   for_each_timing(m, [&](const Message& message, const Timing& timing, bool in_place) {
     const std::string name(to_string(message.op)), figure = ladder_figure(message, in_place);
-    if (timing.wrong.value_or(0) > 0) {
+    if (timing.has_wrong_data()) {
       judging.report.wrong_data = true;
       std::vector<int> ranks;
       for (std::size_t rank = 0; rank < timing.rank_wrong.size(); ++rank) {
@@ -257,7 +260,7 @@ void judge_shapes(Judging& judging) {
   if (judging.m.cluster.ranks() < 2) return;
   std::map<std::string, std::vector<accept::SizeRate>> shapes;
   for_each_timing(judging.m, [&](const Message& message, const Timing& timing, bool in_place) {
-    if (timing.wrong.value_or(0) > 0) return;
+    if (timing.has_wrong_data()) return;
     shapes[fmt::format("{} by size{}", to_string(message.op), in_place ? ", in place" : "")].push_back(
         {message.bytes(), accept::median_interval(bus_rates(message, timing))});
   });
@@ -274,9 +277,9 @@ void judge_scales(Judging& judging) {
     std::int64_t bytes = 0;
     for (const accept::Scale& scale : accept::scales_of(m.cluster)) {
       accept::Rung& rung = rungs.emplace_back(accept::Rung{scale, {}});
-      for (const CollectiveRow& row : m.scales.rows) {
+      for (const CollectiveRow& row : m.scales) {
         if (row.message.op != op || row.message.ranks != scale.ranks) continue;
-        rung.gb_per_s = bus_rates(row.message, row.in_place ? *row.in_place : *row.out_of_place);
+        rung.gb_per_s = bus_rates(row.message, row.timing());
         bytes = row.message.part_bytes();
       }
     }
@@ -284,15 +287,6 @@ void judge_scales(Judging& judging) {
     judging.add(accept::judge_scale(fmt::format("{}{}, by ranks of a group", to_string(op), size), rungs,
                                     judging.wanted.scale_pct / 100));
   }
-  if (m.scales.shard == 0) return;
-  std::vector<double> ratios;
-  const double alone = accept::median_interval(m.scales.reduce_alone_us).median;
-  for (const double us : m.scales.reduce_beside_us) {
-    if (alone > 0) ratios.push_back(us / alone);
-  }
-  judging.add(accept::judge_slowdown(fmt::format("reduce-scatter in groups of {} beside all-reduce across {} replicas",
-                                                 m.scales.shard, m.scales.replicate),
-                                     std::move(ratios), std::nullopt));
 }
 
 void judge_step(Judging& judging) {
@@ -311,11 +305,7 @@ void judge_parts_of_a_step(Judging& judging) {
   accept::ArmBounds bounds;
   bounds.exposed = judging.wanted.exposed_pct / 100;
   bounds.slowdown = judging.wanted.slowdown;
-  if (judging.wanted.explained_pct) bounds.explained = *judging.wanted.explained_pct / 100;
-  const std::string why_none = "the arms of a step were not measured";
-  judging.add(accept::judge_arms(m.arms, bounds, why_none));
-  judging.add(
-      accept::judge_explained(m.arms, m.predicted.ms, bounds, m.arms.empty() ? why_none : m.predicted.why_none));
+  judging.add(accept::judge_arms(m.arms, bounds, "the arms of a step were not measured"));
   if (!m.soak.empty()) judging.add(accept::judge_drift(m.soak));
 }
 
@@ -411,7 +401,7 @@ const std::vector<Judges>& all_judges() {
       {judge_pairs, {"pairs of"}},
       {judge_ladder, {"all_gather of", "reduce_scatter of"}},
       {judge_shapes, {}},
-      {judge_scales, {"collectives in groups", "reduce-scatter in groups"}},
+      {judge_scales, {"collectives in groups"}},
       {judge_step, {"training steps"}},
       {judge_parts_of_a_step, {"computation alone", "soak"}},
       {judge_lateness, {}},

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/error.h"
 #include "base/read_input.h"
 #include "config/load.h"
 #include "launch/addresses.h"
@@ -113,11 +114,35 @@ std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double l
         {static_cast<int>(rank), host, fmt::format("rank {} on {} {}", rank, host, launch::describe(ends[rank]))});
   }
   if (lost.empty() && all_killed) {
-    lost.push_back({-1, host,
-                    fmt::format("the {} ranks on {} did not come to an end within {} (--limit) and were killed",
-                                ends.size(), host, format_duration(limit_s))});
+    lost.push_back(
+        {.host = host,
+         .sentence = fmt::format("the {} ranks on {} did not come to an end within {} (--limit) and were killed",
+                                 ends.size(), host, format_duration(limit_s))});
   }
   return lost;
+}
+
+std::string ras_of(const std::string& given, bool on_processors, const launch::Environment& environment) {
+  const auto variable = [&](const char* name) {
+    const char* const text = environment(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  if (given == "off" || (given.empty() && (on_processors || variable("NCCL_RAS_ENABLE") == "0"))) return "";
+  if (!given.empty()) return given;
+  const std::string named = variable("NCCL_RAS_ADDR");
+  return named.empty() ? "localhost" : named;
+}
+
+std::string told_by_ras(const std::string& ras,
+                        const std::function<std::string(const std::vector<std::string>& words)>& watch) {
+  std::string why = "there was no whole answer in time";
+  try {
+    const nlohmann::json told = parse_json(watch({"--once", "--stopped", "--json", "--ras=" + ras}));
+    if (told.is_object()) return fmt::format("NCCL's RAS ({}) says: {}", ras, JsonPart(told).text("sentence", ""));
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  return fmt::format("NCCL's RAS ({}) was not heard: {}", ras, why);
 }
 
 std::vector<std::string> told_by_rank_0(const std::filesystem::path& result) {

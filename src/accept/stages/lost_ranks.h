@@ -1,11 +1,13 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "accept/stages/acceptance_report.h"
+#include "launch/addresses.h"
 #include "launch/own_ranks.h"
 
 namespace fsdpbench::app {
@@ -34,6 +36,15 @@ int own_ranks(const config::Acceptance& wanted, const std::vector<std::string>& 
 
 /// The lost ranks among the processes that this one started, with `limit_s` to come to an end.
 std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double limit_s);
+
+/// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off;
+/// empty: it is not asked. CPU ranks have no NCCL.
+std::string ras_of(const std::string& given, bool on_processors, const launch::Environment& environment);
+
+/// Sentence for people on what NCCL's RAS says of a job that has stopped. `watch`: runs `fsdpbench watch` with these
+/// words and returns what it prints; it may throw Error.
+std::string told_by_ras(const std::string& ras,
+                        const std::function<std::string(const std::vector<std::string>& words)>& watch);
 
 /// Facts that rank 0 wrote about the job before a rank was lost, if it got that far; no rank can be asked any more.
 std::vector<std::string> told_by_rank_0(const std::filesystem::path& result);

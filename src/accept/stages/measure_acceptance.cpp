@@ -74,29 +74,6 @@ Fingerprint own_fingerprint(const backend::Facts& device, const std::optional<Gp
   return print;
 }
 
-/// Nodes of as many ranks each, numbered node by node; else one node, of which all ranks are ends.
-accept::Cluster cluster_of(const std::vector<std::string>& hosts) {
-  const int ranks = static_cast<int>(hosts.size());
-  const accept::Cluster one{.nodes = 1, .gpus_per_node = ranks};
-  std::vector<int> sizes;
-  std::set<std::string> seen;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    if (i == 0 || hosts[i] != hosts[i - 1]) {
-      if (!seen.insert(hosts[i]).second) return one;
-      sizes.push_back(0);
-    }
-    ++sizes.back();
-  }
-  if (sizes.size() < 2 || std::ranges::any_of(sizes, [&](int size) { return size != sizes.front(); })) return one;
-  return {.nodes = static_cast<int>(sizes.size()), .gpus_per_node = sizes.front(), .rails = sizes.front()};
-}
-
-double median_us(std::vector<Stamp> stamps) {
-  std::vector<double> times;
-  for (const Stamp& stamp : stamps) times.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
-  return account::median(std::move(times));
-}
-
 /// Numbers of elements that a rank holds of a unit, and of the units like it.
 std::map<std::int64_t, int> shards_of(const engine::Setup& setup) {
   const int ranks = setup.plan.mesh.ranks();
@@ -111,12 +88,15 @@ std::int64_t most_frequent(const std::map<std::int64_t, int>& shards) {
   return std::ranges::max_element(shards, {}, [](const auto& s) { return s.second; })->first;
 }
 
+std::int64_t most_bytes(const std::vector<Message>& messages) {
+  return std::ranges::max(messages, {}, &Message::bytes).bytes();
+}
+
 ScaleEffort scale_effort(const engine::Setup& setup, const AcceptanceEffort& effort) {
   const std::map<std::int64_t, int> shards = shards_of(setup);
-  return {.count = shards.empty() ? 0 : most_frequent(shards),
+  return {.count = most_frequent(shards),
           .gathered = setup.plan.param_dtype,
           .reduced = setup.plan.reduce_dtype,
-          .shard = setup.config.mesh.replicate > 1 ? static_cast<int>(setup.config.mesh.shard) : 0,
           .iterations = effort.iterations};
 }
 
@@ -130,46 +110,6 @@ std::string transport_of(const backend::Facts& device, const std::string& otherw
 std::string usual_transport(const engine::Setup& setup, const launch::Session* session) {
   if (setup.config.device.backend == config::BackendKind::cuda) return {};  // NCCL chooses, and does not tell
   return session == nullptr ? "shared memory of one process" : session->transport();
-}
-
-std::string variable(const char* name) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? "" : text;
-}
-
-/// Name before PIX or PXB in "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS"; empty: there is none.
-std::string nearest_adapter(const std::string& paths) {
-  for (const char* const near : {" PIX", " PXB"}) {
-    const std::size_t end = paths.find(near);
-    if (end == std::string::npos) continue;
-    const std::size_t before = paths.find_last_of(" ;,", end - 1);
-    return paths.substr(before == std::string::npos ? 0 : before + 1, end - before - 1);
-  }
-  return {};
-}
-
-/// Facts of a rank, told before anything is measured. For a GPU, the model and the place on the bus, and the NIC
-/// that the topology puts nearest, are what a vendor is told.
-struct RankFacts {
-  std::string host;
-  Fingerprint print;
-  std::string device;
-  std::string uuid;
-  std::string adapter;
-  std::string leaf;  ///< its switch, as Slurm told it
-};
-
-RankFacts own_facts(const backend::Device& device) {
-  RankFacts own;
-  own.host = launch::node_name();
-  own.print = own_fingerprint(device.facts(), device.health());
-  own.leaf = leaf_of_address(variable("SLURM_TOPOLOGY_ADDR"), variable("SLURM_TOPOLOGY_ADDR_PATTERN"));
-  for (const auto& [name, value] : device.facts()) {
-    if (name == "GPU") own.device = value.substr(std::min(value.rfind("PCI "), value.size()));
-    if (name == "GPU UUID") own.uuid = value;
-    if (name == "topology") own.adapter = nearest_adapter(value);
-  }
-  return own;
 }
 
 /// Facts that a rank tells after everything else.
@@ -218,7 +158,7 @@ class AcceptanceRank {
 
   void run(AcceptanceMeasurements& m) {
     take_inventory(m);
-    if (lead_ != nullptr) m.stopped_because = lead_->why_stop(m);
+    if (leads()) m.stopped_because = lead_->why_stop(m);
     if (decided(m.stopped_because.empty() ? 0 : 1) != 0) return;
     measure_in_rounds(m);
     measure_pairs(m);
@@ -238,9 +178,9 @@ class AcceptanceRank {
   }
 
  private:
-  bool leads() const { return context_.rank == 0; }
+  bool leads() const { return lead_ != nullptr; }
   void begin(const std::string& stage, std::optional<double> estimate_s = std::nullopt) {
-    if (lead_ != nullptr) lead_->clock.begin(stage, estimate_s);
+    if (leads()) lead_->clock.begin(stage, estimate_s);
   }
   /// On all ranks what rank 0 says.
   int decided(int on_rank_0) {
@@ -248,10 +188,10 @@ class AcceptanceRank {
   }
 
   /// On all ranks: whether something is left of the budget.
-  bool goes_on() { return decided(lead_ == nullptr || lead_->clock.left_s() > 0 ? 1 : 0) != 0; }
+  bool goes_on() { return decided(!leads() || !lead_->clock.is_spent() ? 1 : 0) != 0; }
   /// On all ranks: true, and said, if less is left than rank 0 says that the stage takes at least.
   bool skips(const std::string& stage, double least_s = 0) {
-    return decided(lead_ == nullptr || lead_->clock.admits(stage, least_s) ? 1 : 0) == 0;
+    return decided(!leads() || lead_->clock.admits(stage, least_s) ? 1 : 0) == 0;
   }
   /// On all ranks: whether there is time for the stage, which begins then.
   bool begins(const std::string& stage, std::optional<double> estimate_s) {
@@ -264,7 +204,8 @@ class AcceptanceRank {
     begin("inventory");
     std::vector<std::string> leaves;
     accept::Cluster told;  // to all: its shape
-    std::vector<RankFacts> facts = meeting_.gather(context_, own_facts(context_.device));
+    std::vector<RankFacts> facts =
+        meeting_.gather(context_, own_facts(context_.device.facts(), context_.device.health()));
     if (leads()) {
       for (RankFacts& f : facts) {
         m.hosts.push_back(f.host);
@@ -288,7 +229,7 @@ class AcceptanceRank {
         cluster_.adapters.push_back(f.adapter);
       }
       if (!cluster_.one_node()) {
-        m.topology = tell_switches(lead_ == nullptr ? 0 : lead_->nodes_per_switch, leaves, cluster_);
+        m.topology = tell_switches(lead_->nodes_per_switch, leaves, cluster_);
       }
     }
     m.cluster = cluster_;
@@ -331,38 +272,36 @@ class AcceptanceRank {
   /// Rank 0 decides which pairs are measured; the others do what it says until it says nothing.
   void measure_pairs(AcceptanceMeasurements& m) {
     const std::string name = fmt::format("pairs of {}", cluster_.one_node() ? "ranks" : "nodes");
-    if (skips(name)) return;
+    if (cluster_.ends() < 2 || skips(name)) return;
     const Blocks<2> blocks(context_, 2 * effort_.pair_bytes, kPairLane);
     blocks_ = &blocks;
     if (leads()) {
       const std::size_t count = cluster_.ends();
-      m.pairs.assign(count, std::vector<double>(count, 0));
+      m.pairs.assign(count, std::vector<double>(count));
       const auto measure_by_all = [this](const accept::Round& round) {
         std::vector<double> ends;
         for (const accept::Pairing& pair : round) ends.insert(ends.end(), {double(pair.a), double(pair.b)});
         meeting_.broadcast(context_, ends);
         return measure_round(round);
       };
-      bool fits = true;
-      if (const std::vector<accept::Round> rounds = accept::first_rounds(cluster_); !rounds.empty()) {
-        const std::int64_t first_ns = now_ns();
-        measure_by_all(rounds.front());  // warms up, and tells how long the rest will take
-        const double all_s = static_cast<double>(now_ns() - first_ns) * 1e-9 * static_cast<double>(rounds.size());
-        // Some pairs blame nobody: their time is left to other stages.
-        fits = lead_ == nullptr || lead_->clock.admits(name, all_s);
-        if (fits) begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)), all_s);
-      }
-      try {
-        if (fits)
+      const std::vector<accept::Round> rounds = accept::first_rounds(cluster_);
+      const std::int64_t first_ns = now_ns();
+      measure_by_all(rounds.front());  // warms up, and tells how long the rest will take
+      const double all_s = static_cast<double>(now_ns() - first_ns) * 1e-9 * static_cast<double>(rounds.size());
+      // Some pairs blame nobody: their time is left to other stages.
+      if (lead_->clock.admits(name, all_s)) {
+        begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)), all_s);
+        try {
           m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
-            if (lead_ != nullptr && lead_->clock.left_s() <= 0) throw BudgetSpent();
+            if (lead_->clock.is_spent()) throw BudgetSpent();
             std::vector<accept::PairRate> rates = measure_by_all(round);
             for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
             return rates;
           });
-        if (!m.links.inferred.empty()) m.cluster.switch_of = m.links.inferred;
-      } catch (const BudgetSpent&) {  // of some pairs nobody is to blame
-        lead_->clock.skip(name, lead_->clock.spent());
+          if (!m.links.inferred.empty()) m.cluster.switch_of = m.links.inferred;
+        } catch (const BudgetSpent&) {  // of some pairs nobody is to blame
+          lead_->clock.skip(name, lead_->clock.spent());
+        }
       }
       meeting_.broadcast(context_, {});
     } else {
@@ -406,51 +345,38 @@ class AcceptanceRank {
         for (Stamp& stamp : stamps) issue(&stamp);
         context_.device.synchronize();
         context_.device.settle_stamps();
-        mine.push_back(median_us(stamps));
+        mine.push_back(account::median(microseconds(stamps)));
       };
-      for (const int root : {0, 1}) {
+      for (const int root : {0, 1}) {  // the lower end is root 0: members are in the order of their ranks
         timed([&](Stamp* stamp) { pair->broadcast(kPairLane, (*blocks_)[1], count, DType::f32, root, stamp); });
       }
       timed([&](Stamp* stamp) { pair->all_gather(kPairLane, (*blocks_)[0], (*blocks_)[1], count, DType::f32, stamp); });
     }
     const std::vector<std::vector<double>> all = meeting_.gather(context_, mine);
     std::vector<accept::PairRate> rates;
+    if (!leads()) return rates;
     for (const accept::Pairing& p : round) {
-      if (all.empty()) break;
-      accept::PairRate& rate = rates.emplace_back();
-      rate.pair = p;
+      std::vector<PairTimes> rails;
       for (int r = 0; r < cluster_.rails; ++r) {
         const std::vector<double>& a = all.at(rank_of(p.a, r));
         const std::vector<double>& b = all.at(rank_of(p.b, r));
-        const auto slower = [&](std::size_t i) { return std::max(a.at(i), b.at(i)); };
-        const double megabytes = static_cast<double>(effort_.pair_bytes) * 1e-3;  // bytes / us * 1e-3 is GB/s
-        rate.one_way.push_back(megabytes / std::max(slower(0), slower(1)));
-        rate.both_ways.push_back(2 * megabytes / slower(2));
-        const auto slowest = [&](double& so_far, std::size_t root) {
-          const double now = megabytes / slower(root);
-          so_far = so_far > 0 ? std::min(so_far, now) : now;
-        };
-        // The members of a pair are in the order of their ranks, so the lower end is root 0.
-        slowest(p.a < p.b ? rate.to_b : rate.to_a, 0);
-        slowest(p.a < p.b ? rate.to_a : rate.to_b, 1);
+        PairTimes& slower = rails.emplace_back();
+        for (std::size_t i = 0; i < slower.size(); ++i) slower[i] = std::max(a.at(i), b.at(i));
       }
+      rates.push_back(pair_rate(p, effort_.pair_bytes, rails));
     }
     return rates;
   }
 
-  /// Decides how often each collective is measured, so that all take at most a third of what is left.
-  void decide_iterations(const AcceptanceMeasurements& m, const std::vector<Message>& messages) {
+  /// Number of times that each collective is measured, so that all take about a third of what is left.
+  int affordable_iterations(const AcceptanceMeasurements& m, const std::vector<Message>& messages) {
     constexpr int kFewest = 6;  // of fewer there is no interval
-    int iterations = effort_.iterations;
-    if (lead_ != nullptr && lead_->clock.left_s() <= 0) iterations = 0;
-    if (iterations > 0 && cluster_.ends() > 1 && m.links.one_way.empty()) iterations = kFewest;  // pairs took too long
-    if (iterations > 0 && lead_ != nullptr && !m.links.one_way.empty()) {
-      link_bytes_per_s_ = account::median(m.links.one_way) * 1e9;
-      double each_s = 0;
-      for (const Message& message : messages) each_s += about_s(message);
-      iterations = lead_->clock.fitting(effort_.iterations, kFewest, each_s, 0.3);
-    }
-    iterations_ = decided(iterations);
+    if (!leads() || lead_->clock.is_spent()) return 0;
+    if (m.links.one_way.empty()) return cluster_.ends() > 1 ? kFewest : effort_.iterations;  // pairs took too long
+    link_bytes_per_s_ = account::median(m.links.one_way) * 1e9;
+    double each_s = 0;
+    for (const Message& message : messages) each_s += about_s(message);
+    return lead_->clock.fitting(effort_.iterations, kFewest, each_s, 0.3);
   }
 
   /// An iteration in both arrangements, by what pairs carry.
@@ -461,40 +387,27 @@ class AcceptanceRank {
 
   void measure_ladder(AcceptanceMeasurements& m) {
     const std::vector<Message> messages = ladder_of(setup_);
-    decide_iterations(m, messages);
+    iterations_ = decided(affordable_iterations(m, messages));
     if (iterations_ == 0) {
-      if (lead_ != nullptr) lead_->clock.skip("collectives", lead_->clock.spent());
+      if (leads()) lead_->clock.skip("collectives", lead_->clock.spent());
       return;
     }
     CollectivesArguments arguments;
     arguments.iterations = iterations_;
     arguments.checks = context_.device.computes() ? 1 : 0;  // else nothing is moved that could be checked
-    std::int64_t most = 0;
-    for (const Message& message : messages) most = std::max(most, message.bytes());
-    arguments.most_bytes = most;
+    arguments.most_bytes = most_bytes(messages);
     CollectiveTimer timer(arguments, context_, meeting_);
     for (const Message& message : messages) {
       const double estimate_s = about_s(message) * (iterations_ + kBesideIterations);
       const std::string name = fmt::format("{} of {}", to_string(message.op), format_bytes(message.bytes()));
       if (!begins(name, estimate_s > 0 ? std::optional(estimate_s) : std::nullopt)) return;
-      const std::int64_t began_ns = now_ns();
       CollectiveRow row;
       row.message = message;
       if (message.reduces()) row.reduction = Reduction::sum;
       row.out_of_place = timer.timing(message, Reduction::sum, false);
       row.in_place = timer.timing(message, Reduction::sum, true);
-      learn_rate(message, static_cast<double>(now_ns() - began_ns) * 1e-9);
       if (leads()) m.ladder.push_back(std::move(row));
     }
-  }
-
-  /// A long collective tells better than pairs how long later ones will take: its time includes checks.
-  void learn_rate(const Message& message, double took_s) {
-    constexpr double kLong_s = 0.5;  // what is over sooner may be latency
-    if (took_s < kLong_s) return;
-    const auto bytes = static_cast<double>(message.bytes()) * (message.ranks - 1) / message.ranks;
-    const double rate = 2 * bytes * (iterations_ + kBesideIterations) / took_s;
-    if (rate > 0) link_bytes_per_s_ = link_bytes_per_s_ > 0 ? std::min(link_bytes_per_s_, rate) : rate;
   }
 
   const engine::Setup& setup_;
@@ -535,6 +448,64 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   return effort;
 }
 
+accept::Cluster cluster_of(const std::vector<std::string>& hosts) {
+  const int ranks = static_cast<int>(hosts.size());
+  const accept::Cluster one{.nodes = 1, .gpus_per_node = ranks};
+  std::vector<int> sizes;
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (i == 0 || hosts[i] != hosts[i - 1]) {
+      if (!seen.insert(hosts[i]).second) return one;
+      sizes.push_back(0);
+    }
+    ++sizes.back();
+  }
+  if (sizes.size() < 2 || std::ranges::any_of(sizes, [&](int size) { return size != sizes.front(); })) return one;
+  return {.nodes = static_cast<int>(sizes.size()), .gpus_per_node = sizes.front(), .rails = sizes.front()};
+}
+
+accept::PairRate pair_rate(const accept::Pairing& pair, std::int64_t bytes, const std::vector<PairTimes>& rails_us) {
+  const double kilobytes = static_cast<double>(bytes) * 1e-3;  // over us they are GB/s
+  accept::PairRate rate{pair, {}, {}};
+  PairTimes slowest{};
+  for (const PairTimes& us : rails_us) {
+    rate.one_way.push_back(kilobytes / std::max(us[0], us[1]));
+    rate.both_ways.push_back(2 * kilobytes / us[2]);
+    for (std::size_t i = 0; i < slowest.size(); ++i) slowest[i] = std::max(slowest[i], us[i]);
+  }
+  rate.to_b = kilobytes / slowest[0];
+  rate.to_a = kilobytes / slowest[1];
+  return rate;
+}
+
+std::string nearest_adapter(const std::string& paths) {
+  for (const char* const near : {" PIX", " PXB"}) {
+    const std::size_t end = paths.find(near);
+    if (end == std::string::npos) continue;
+    const std::size_t begin = paths.find_last_of(" ;,", end - 1) + 1;  // npos + 1 is 0
+    return paths.substr(begin, end - begin);
+  }
+  return {};
+}
+
+RankFacts own_facts(const backend::Facts& device, const std::optional<GpuHealth>& gpu) {
+  const launch::Environment environment = launch::process_environment();
+  const auto variable = [&](const char* name) {
+    const char* const text = environment(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  RankFacts own;
+  own.host = launch::node_name();
+  own.print = own_fingerprint(device, gpu);
+  own.leaf = leaf_of_address(variable("SLURM_TOPOLOGY_ADDR"), variable("SLURM_TOPOLOGY_ADDR_PATTERN"));
+  for (const auto& [name, value] : device) {
+    if (name == "GPU") own.device = value.substr(std::min(value.rfind("PCI "), value.size()));
+    if (name == "GPU UUID") own.uuid = value;
+    if (name == "topology") own.adapter = nearest_adapter(value);
+  }
+  return own;
+}
+
 std::string leaf_of_address(const std::string& address, const std::string& pattern) {
   std::istringstream names(address), kinds(pattern);
   std::string leaf;
@@ -566,11 +537,8 @@ std::string tell_switches(int nodes_per_switch, const std::vector<std::string>& 
 
 std::vector<Message> ladder_of(const engine::Setup& setup) {
   const std::map<std::int64_t, int> shards = shards_of(setup);
-  std::set<std::int64_t> counts;
-  if (!shards.empty()) {
-    counts = {shards.begin()->first, shards.rbegin()->first, most_frequent(shards)};
-    counts.insert(shards.rbegin()->first / 2 | 1);  // an odd number of elements
-  }
+  const std::int64_t most = shards.rbegin()->first, odd = most / 2 | 1;
+  const std::set<std::int64_t> counts{shards.begin()->first, most_frequent(shards), most, odd};
   const int ranks = setup.plan.mesh.ranks();
   std::vector<Message> messages;
   for (const std::int64_t count : counts) {
@@ -583,11 +551,9 @@ std::vector<Message> ladder_of(const engine::Setup& setup) {
 void measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort, launch::Session* session,
                         const AcceptanceLead* lead) {
   backend::BackendOptions options = engine::backend_options(setup, session);
-  std::int64_t most = 0;
-  for (const Message& message : ladder_of(setup)) most = std::max(most, message.bytes());
-  const std::int64_t matrices = 3 * LanePool::rounded(std::int64_t{effort.matrix} * effort.matrix * 4);
-  options.pool_bytes = CollectiveBuffers::bytes(most) + matrices + 3 * LanePool::rounded(2 * effort.pair_bytes) +
-                       2 * LanePool::rounded(effort.memory_bytes) +
+  const std::int64_t matrix_bytes = std::int64_t{effort.matrix} * effort.matrix * size_of(DType::f32);
+  options.pool_bytes = CollectiveBuffers::bytes(most_bytes(ladder_of(setup))) + Blocks<3>::bytes(matrix_bytes) +
+                       Blocks<2>::bytes(effort.memory_bytes) + Blocks<2>::bytes(2 * effort.pair_bytes) +
                        scale_bytes(scale_effort(setup, effort), options.ranks);
   options.category_bytes = {};
   RankMeeting meeting(options.ranks, session);

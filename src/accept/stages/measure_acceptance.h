@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,7 +14,7 @@
 #include "accept/stages/gpu_watch.h"
 #include "accept/stages/measure_devices.h"
 #include "accept/stages/stage_clock.h"
-#include "accept/stages/step_arms.h"
+#include "accept/step_arms.h"
 #include "config/accuracy.h"
 #include "engine/setup.h"
 #include "launch/clock_offset.h"
@@ -68,15 +69,37 @@ struct AcceptanceMeasurements {
   bool shares_cores = false;                    ///< and those of a host outnumber its cores
   bool cores_move_bytes = true;                 ///< of CPU ranks, unless links are emulated
   std::vector<CollectiveRow> ladder;            ///< the collectives of the run's own units
-  ScaleMeasurements scales;                     ///< the most frequent unit's, in groups of ranks
+  std::vector<CollectiveRow> scales;            ///< the most frequent unit's, in groups of ranks
   std::vector<accept::Arrivals> arrivals;       ///< at the reductions of the run's steps
   std::vector<accept::ArmRound> arms;           ///< of a step
   std::vector<accept::ArmRound> soak;           ///< rounds of the same arms, again and again; of a full acceptance
   std::string stopped_because;                  ///< nothing after the rendezvous was measured; empty: all was
   std::vector<Stage> stages;
-  PredictedStep predicted;           ///< the step as its parts have it
   std::vector<double> standstill_s;  ///< by rank: for how long, at most, its process did not run at all
 };
+
+/// Facts of a rank, told before anything is measured. For a GPU, the model and the place on the bus, and the NIC
+/// that the topology puts nearest, are what a vendor is told.
+struct RankFacts {
+  std::string host;
+  Fingerprint print;
+  std::string device;
+  std::string uuid;
+  std::string adapter;
+  std::string leaf;  ///< its switch, as Slurm told it
+};
+RankFacts own_facts(const backend::Facts& device, const std::optional<GpuHealth>& gpu);
+
+/// Microseconds of one rail of a pair: from its first end to its second, back, and both at once.
+using PairTimes = std::array<double, 3>;
+/// Rates of a pair that sends `bytes`, by rail.
+accept::PairRate pair_rate(const accept::Pairing& pair, std::int64_t bytes, const std::vector<PairTimes>& rails_us);
+
+/// Name before PIX or PXB in "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS"; empty: there is none.
+std::string nearest_adapter(const std::string& paths);
+
+/// Nodes of as many ranks each, numbered node by node; else one node, of which all ranks are ends.
+accept::Cluster cluster_of(const std::vector<std::string>& hosts);
 
 /// The messages that FSDP sends in the run of `setup`: its largest unit, its most frequent one, its smallest, and one
 /// that fits no alignment; gathered and reduced, each once.

@@ -13,7 +13,6 @@
 #include "backend/kernels.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/lane_pool.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -53,10 +52,8 @@ accept::DeviceRounds measure_op(const char* name, const std::function<void(Kerne
     for (Stamp& stamp : stamps) device.enqueue(Lane::compute, name, op, &stamp);
     device.synchronize();
     device.settle_stamps();
-    std::vector<double> seconds;
-    for (const Stamp& stamp : stamps) seconds.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-9);
-    const double median = account::median(std::move(seconds));
-    return median > 0 ? amount / median : 0;
+    const double us = account::median(microseconds(stamps));
+    return us > 0 ? amount / us * 1e6 : 0;
   };
   return measure_rounds(one, rounds);
 }
@@ -66,13 +63,6 @@ using backend::Communicator;
 
 std::int64_t largest_bytes(const ScaleEffort& effort, int ranks) {
   return checked_product(effort.count, ranks, std::max(size_of(effort.gathered), size_of(effort.reduced)));
-}
-
-/// Ranks of a shard group of hybrid sharding; 0: none.
-int shard_of(const accept::Cluster& cluster, int asked) {
-  const int ranks = cluster.ranks();
-  const int shard = asked > 1 ? asked : cluster.one_node() ? ranks / 2 : cluster.gpus_per_node;
-  return shard > 1 && shard < ranks && ranks % shard == 0 ? shard : 0;
 }
 
 /// Seconds in which every link carries so many times what a rank holds, in each iteration.
@@ -101,7 +91,7 @@ class ScaleRank {
     row.message = message(op, group.size());
     if (row.message.reduces()) row.reduction = Reduction::sum;
     Timing timing;
-    timing.iterations_us = times({{op, &group}}).front();
+    timing.iterations_us = times(op, group);
     if (!timing.iterations_us.empty()) {
       timing.scatter = scatter_of(timing.iterations_us);
       timing.time_us = timing.scatter.mean_us;
@@ -110,49 +100,38 @@ class ScaleRank {
     return row;
   }
 
-  /// On rank 0 microseconds of single iterations on the slowest rank, of each of what runs at once; elsewhere empty.
-  /// Each has a lane and a communicator of its own.
-  std::vector<std::vector<double>> times(const std::vector<std::pair<Collective, Communicator*>>& at_once) {
-    const std::size_t iterations = effort_.iterations;
-    std::vector<std::vector<Stamp>> stamps(at_once.size(), std::vector<Stamp>(iterations));
-    for (const auto& [op, group] : at_once) issue(op, *group, nullptr);
+ private:
+  /// On rank 0 microseconds of single iterations on the slowest rank; elsewhere empty.
+  std::vector<double> times(Collective op, Communicator& group) {
+    std::vector<Stamp> stamps(effort_.iterations);
+    issue(op, group, nullptr);
     context_.device.synchronize();
     context_.world.barrier();
-    for (std::size_t i = 0; i < iterations; ++i) {
-      for (std::size_t k = 0; k < at_once.size(); ++k) issue(at_once[k].first, *at_once[k].second, &stamps[k][i]);
-    }
+    for (Stamp& stamp : stamps) issue(op, group, &stamp);
     context_.device.synchronize();
     context_.device.settle_stamps();
-    std::vector<std::vector<double>> all;
-    for (const std::vector<Stamp>& mine : stamps) {
-      std::vector<double> us;
-      for (const Stamp& stamp : mine) us.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
-      std::vector<double>& slowest = all.emplace_back();
-      for (const std::vector<double>& of_rank : meeting_.gather(context_, std::move(us))) {
-        slowest.resize(iterations, 0);
-        for (std::size_t i = 0; i < iterations; ++i) slowest[i] = std::max(slowest[i], of_rank.at(i));
-      }
+    std::vector<double> slowest;
+    for (const std::vector<double>& of_rank : meeting_.gather(context_, microseconds(stamps))) {
+      slowest.resize(stamps.size());
+      for (std::size_t i = 0; i < stamps.size(); ++i) slowest[i] = std::max(slowest[i], of_rank.at(i));
     }
-    return all;
+    return slowest;
   }
 
- private:
   void issue(Collective op, Communicator& group, Stamp* stamp) {
     const Message m = message(op, group.size());
-    switch (op) {
-      case Collective::all_gather:
-        return group.all_gather(Lane::all_gather, buffers_[0] + group.rank() * m.part_bytes(), buffers_[0], m.count,
-                                m.dtype, stamp);
-      case Collective::reduce_scatter:
-        return group.reduce_scatter(Lane::reduce_scatter, buffers_[1], buffers_[2], m.count, m.dtype, 1, stamp);
-      default: return group.all_reduce(Lane::all_reduce, buffers_[0], m.count, m.dtype, 1, stamp);
+    if (op == Collective::all_gather) {
+      group.all_gather(Lane::all_gather, buffers_[0] + group.rank() * m.part_bytes(), buffers_[0], m.count, m.dtype,
+                       stamp);
+    } else {
+      group.reduce_scatter(Lane::reduce_scatter, buffers_[1], buffers_[2], m.count, m.dtype, 1, stamp);
     }
   }
 
   const ScaleEffort& effort_;
   RankContext& context_;
   RankMeeting& meeting_;
-  Blocks<3> buffers_;  // what gathers and all-reduces fill, the whole that is reduced, and a part of it
+  Blocks<3> buffers_;  // what gathers fill, the whole that is reduced, and a part of it
 };
 
 }  // namespace
@@ -199,41 +178,23 @@ accept::DeviceRounds measure_launches(const Rounds& rounds) {
 }
 
 std::int64_t scale_bytes(const ScaleEffort& effort, int ranks) {
-  return 3 * LanePool::rounded(largest_bytes(effort, ranks));
+  return Blocks<3>::bytes(largest_bytes(effort, ranks));
 }
 
-ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffort& effort, RankContext& context,
-                                 RankMeeting& meeting,
-                                 const std::function<bool(const std::string&, std::optional<double>)>& begins) {
-  ScaleMeasurements measured;
-  if (cluster.ranks() < 2 || effort.count == 0) return measured;
+std::vector<CollectiveRow> measure_scales(
+    const accept::Cluster& cluster, const ScaleEffort& effort, RankContext& context, RankMeeting& meeting,
+    const std::function<bool(const std::string&, std::optional<double>)>& begins) {
+  std::vector<CollectiveRow> rows;
   ScaleRank rank(effort, context, meeting);
   for (const accept::Scale& scale : accept::scales_of(cluster)) {
     const std::string name = fmt::format("collectives in groups of {}", scale.ranks);
-    if (!begins(name, about_s(effort, 2 * (scale.ranks - 1)))) return measured;
+    if (!begins(name, about_s(effort, 2 * (scale.ranks - 1)))) break;
     const std::unique_ptr<Communicator> group = context.world.split(context.rank / scale.ranks, context.rank);
     for (const Collective op : {Collective::all_gather, Collective::reduce_scatter}) {
-      measured.rows.push_back(rank.row(op, *group));
+      rows.push_back(rank.row(op, *group));
     }
   }
-  const int shard_ranks = shard_of(cluster, effort.shard);
-  const std::string name = fmt::format("reduce-scatter in groups of {} beside all-reduce across them", shard_ranks);
-  if (shard_ranks == 0 || !begins(name, about_s(effort, 3 * (shard_ranks - 1) + 4))) return measured;
-  measured.shard = shard_ranks;
-  measured.replicate = cluster.ranks() / measured.shard;
-  const std::unique_ptr<Communicator> shard = context.world.split(context.rank / measured.shard, context.rank);
-  const std::unique_ptr<Communicator> replicas = context.world.split(context.rank % measured.shard, context.rank);
-  const auto known = [&](const CollectiveRow& row) { return row.message.ranks == measured.shard; };
-  if (std::ranges::none_of(measured.rows, known)) {
-    for (const Collective op : {Collective::all_gather, Collective::reduce_scatter}) {
-      measured.rows.push_back(rank.row(op, *shard));
-    }
-  }
-  measured.rows.push_back(rank.row(Collective::all_reduce, *replicas));
-  measured.reduce_alone_us = rank.times({{Collective::reduce_scatter, shard.get()}}).front();
-  measured.reduce_beside_us =
-      rank.times({{Collective::reduce_scatter, shard.get()}, {Collective::all_reduce, replicas.get()}}).front();
-  return measured;
+  return rows;
 }
 
 }  // namespace fsdpbench::app

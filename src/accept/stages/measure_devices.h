@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -16,37 +14,6 @@
 #include "backend/kernels.h"
 
 namespace fsdpbench::app {
-
-/// Cleared memory of one rank's device for as long as something is measured.
-template <std::size_t kCount>
-class Blocks {
- public:
-  Blocks(backend::RankContext& context, std::int64_t bytes, Lane lane = Lane::compute)
-      : context_(context), lane_(lane) {
-    const bool computes = lane == Lane::compute;
-    for (std::byte*& block : blocks_) {
-      block = context.device.allocate(
-          bytes, computes ? MemoryCategory::activations : MemoryCategory::communication_buffers, lane);
-      context.device.enqueue(
-          lane, "clear", [block, bytes](backend::Kernels& kernels) { kernels.fill_zero(block, bytes); }, nullptr);
-    }
-  }
-  ~Blocks() {
-    try {
-      for (std::byte* block : blocks_) context_.device.free(block, lane_);
-    } catch (...) {  // the run has failed: the device goes, and its memory with it
-    }
-  }
-  Blocks(const Blocks&) = delete;
-  Blocks& operator=(const Blocks&) = delete;
-
-  std::byte* operator[](std::size_t i) const { return blocks_[i]; }
-
- private:
-  backend::RankContext& context_;
-  const Lane lane_;
-  std::array<std::byte*, kCount> blocks_{};
-};
 
 /// Number of measurements, in rounds that all ranks begin together. `begin` is called by all ranks after the
 /// first op with about how many seconds a round takes and how many there are to be, `goes_on` after each round: if
@@ -73,23 +40,11 @@ accept::DeviceRounds measure_memory(std::int64_t bytes, const Rounds& rounds);
 /// on an idle device: the median of a round's launches.
 accept::DeviceRounds measure_launches(const Rounds& rounds);
 
-/// The collectives in groups of ranks.
-struct ScaleMeasurements {
-  std::vector<CollectiveRow> rows;  ///< by scale: all-gather in place, reduce-scatter; and what hybrid has, alone
-  /// For hybrid sharding: groups of `shard` ranks reduce-scatter while groups of `replicate` all-reduce. 0: there are
-  /// not so many ranks.
-  int shard = 0;
-  int replicate = 0;
-  std::vector<double> reduce_alone_us;   ///< of single reduce-scatters, on the slowest rank
-  std::vector<double> reduce_beside_us;  ///< while the others' all-reduces run
-};
-
 /// Sizes and counts of a measurement by scale.
 struct ScaleEffort {
   std::int64_t count = 0;  ///< elements of a rank
   DType gathered = DType::f32;
   DType reduced = DType::f32;
-  int shard = 0;  ///< ranks of the run's shard groups, if it is hybrid; else 0: whole nodes, or half of the ranks
   int iterations = 20;
   double link_bytes_per_s = 0;  ///< about what a link carries, for estimates; 0: not known
 };
@@ -97,10 +52,10 @@ struct ScaleEffort {
 /// Bytes of device memory that measure_scales() needs on each of `ranks` ranks.
 std::int64_t scale_bytes(const ScaleEffort& effort, int ranks);
 
-/// Collective; all ranks of the world call it. What it returns means something on rank 0 only. `begins` is asked on all
-/// ranks before each stage, by its name and about how many seconds it takes, and says the same to all: false leaves out
-/// all that comes.
-ScaleMeasurements measure_scales(
+/// An all-gather in place and a reduce-scatter in groups of each scale. Collective; all ranks of the world call it. The
+/// rows mean something on rank 0 only. `begins` is asked on all ranks before each scale, by its name and
+/// about how many seconds it takes, and says the same to all: false leaves out all that comes.
+std::vector<CollectiveRow> measure_scales(
     const accept::Cluster& cluster, const ScaleEffort& effort, backend::RankContext& context, RankMeeting& meeting,
     const std::function<bool(const std::string&, std::optional<double> estimate_s)>& begins);
 

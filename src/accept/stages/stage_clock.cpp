@@ -50,10 +50,11 @@ void StageClock::skip(std::string name, std::string why) {
 
 bool StageClock::admits(const std::string& name, double least_s) {
   const double left = left_s();
-  if (left > 0 && least_s <= left) return true;
-  skip(name, left <= 0 ? spent()
-                       : fmt::format("it takes {} at least, and {} of the budget of {} are left",
-                                     format_duration(least_s), format_duration(left), format_duration(budget_s_)));
+  const bool is_spent = left <= 0;
+  if (!is_spent && least_s <= left) return true;
+  skip(name, is_spent ? spent()
+                      : fmt::format("it takes {} at least, and {} of the budget of {} are left",
+                                    format_duration(least_s), format_duration(left), format_duration(budget_s_)));
   return false;
 }
 

@@ -39,6 +39,7 @@ class StageClock {
 
   double spent_s() const { return now_s_() - began_s_; }
   double left_s() const { return budget_s_ - spent_s(); }
+  bool is_spent() const { return left_s() <= 0; }
   double budget_s() const { return budget_s_; }
   /// "12 s of the budget of 8 s are spent": why a stage is skipped.
   std::string spent() const;

@@ -1,20 +1,11 @@
 #include "accept/stages/step_arms.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <map>
 #include <utility>
 
-#include "account/statistics.h"
 #include "account/step_breakdown.h"
 #include "account/step_view.h"
-#include "base/bytes.h"
-#include "clock/compute_cost.h"
-#include "clock/forecast.h"
-#include "clock/measured_host.h"
 #include "config/spelling.h"
 #include "runs/select_backend.h"
 #include "schedule/memory_walk.h"
@@ -44,45 +35,6 @@ double busy_ms(const StepRecords& step, OpClass wanted) {
     }
   }
   return static_cast<double>(ns) * 1e-6 / step.ranks();
-}
-
-using LinkLines = std::map<std::pair<CollectiveKind, int>, clock::LineFit>;  // by kind and ranks
-
-LinkLines lines_through(const std::vector<CollectiveRow>& rows) {
-  std::map<std::pair<CollectiveKind, int>, std::vector<clock::LineSample>> samples;
-  for (const CollectiveRow& row : rows) {
-    const CollectiveKind kind = row.message.op;
-    const bool gathers = kind == CollectiveKind::all_gather;
-    const std::optional<Timing>& timing = gathers || !row.out_of_place ? row.in_place : row.out_of_place;
-    if (!timing || timing->iterations_us.empty()) continue;
-    const int passes = kind == CollectiveKind::all_reduce ? 2 : 1;
-    const int ranks = row.message.ranks;
-    samples[{kind, ranks}].push_back({static_cast<double>(ring_hops(ranks, passes)),
-                                      static_cast<double>(row.message.bytes()) * ring_share(ranks, passes),
-                                      timing->scatter.p50_us * 1e3, timing->scatter.deviation_us * 1e3});
-  }
-  LinkLines lines;
-  for (const auto& [key, of_key] : samples) lines[key] = clock::fit_line(of_key);
-  return lines;
-}
-
-/// Nanoseconds by rank and op of what is no collective: medians over the steps that had none.
-std::vector<std::vector<std::int64_t>> computation_ns(const account::RunView& run, std::size_t ops) {
-  std::vector<std::vector<std::int64_t>> table(run.ranks(), std::vector<std::int64_t>(ops, 0));
-  for (int rank = 0; rank < run.ranks(); ++rank) {
-    for (std::size_t i = 0; i < ops; ++i) {
-      std::vector<double> ns;
-      for (std::size_t s = 0; s < run.steps().size(); ++s) {
-        if (part_of(s) != StepPart::computation) continue;
-        const trace::Record& r = run.steps()[s].of(rank)[i];
-        if (r.begin_ns > 0) ns.push_back(static_cast<double>(r.end_ns - r.begin_ns));
-      }
-      if (!ns.empty()) {
-        table[rank][i] = std::llround(account::median(std::move(ns)));
-      }
-    }
-  }
-  return table;
 }
 
 }  // namespace
@@ -141,39 +93,6 @@ std::vector<accept::ArmRound> arm_rounds(const account::RunView& run) {
     }
   }
   return rounds;
-}
-
-PredictedStep predict_step(const engine::Setup& arms, const account::RunView& run,
-                           const std::vector<CollectiveRow>& rows) {
-  const auto whole = std::ranges::find(kRound, StepPart::whole) - kRound.begin();
-  if (run.steps().size() < kStepsOfARound) return {std::nullopt, "no round of the step's arms was measured"};
-  schedule::Training one = arms;
-  one.schedules.steps = {run.steps()[whole].schedule()};
-  const std::vector<schedule::Op>& ops = one.schedules.steady().ops;
-  const LinkLines lines = lines_through(rows);
-
-  clock::OpTimes times;
-  times.steps.emplace_back(ops.size());
-  times.given.push_back(computation_ns(run, ops.size()));
-  times.ops = arms.config.emulate.link_gb_per_s ? clock::OpTimes::Ops::given_alone : clock::OpTimes::Ops::given;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    if (!ops[i].is_collective()) continue;
-    const int ranks = arms.plan.groups.size(ops[i].group());
-    const CollectiveKind kind = schedule::collective_kind(ops[i].kind);
-    if (ranks < 2) continue;
-    const auto line = lines.find({kind, ranks});
-    if (line == lines.end()) {
-      return {std::nullopt,
-              fmt::format("no {} of {} ranks was measured alone, and the step has one", to_string(kind), ranks)};
-    }
-    const clock::OpWork work = clock::work_of(ops[i], one.schedules.steady(), arms.plan.groups, arms.sizes);
-    times.steps.front()[i].run_ns = std::nearbyint(line->second.fixed_ns * work.fixed);
-    for (std::vector<std::int64_t>& mine : times.given.front()) {
-      mine[i] = std::llround(line->second.ns(work.fixed, work.amount));
-    }
-  }
-  times.host = clock::measured_host(run.schedules(), run.traces(), {});
-  return {clock::forecast(one, times).slowest_ns() * 1e-6, {}};
 }
 
 }  // namespace fsdpbench::app

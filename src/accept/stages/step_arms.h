@@ -1,11 +1,8 @@
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "accept/collectives/collective_row.h"
 #include "accept/step_arms.h"
 #include "account/run_view.h"
 #include "engine/byte_dataset.h"
@@ -28,16 +25,5 @@ engine::Measurement run_arms(const engine::Setup& arms, const engine::BatchSourc
 
 /// The complete rounds of what was measured. `run`: of all ranks, of a set_up_arms() setup.
 std::vector<accept::ArmRound> arm_rounds(const account::RunView& run);
-
-/// A step on the computed clock, or why there is none.
-struct PredictedStep {
-  std::optional<double> ms;  ///< of the slowest rank
-  std::string why_none;
-};
-/// The whole step, predicted by its parts: every op but the collectives takes its median in the steps without
-/// collectives, on its rank; collectives take what the line through `rows` of their kind and number of ranks says
-/// (in place, as a gather's are, or not); the host takes what it took. Nothing is used of a step in which both ran.
-PredictedStep predict_step(const engine::Setup& arms, const account::RunView& run,
-                           const std::vector<CollectiveRow>& rows);
 
 }  // namespace fsdpbench::app

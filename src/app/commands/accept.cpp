@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,13 +14,8 @@
 #include "config/accuracy.h"
 #include "config/find_file.h"
 #include "config/spelling.h"
-#include "config/validate.h"
-#include "engine/setup.h"
 #include "launch/addresses.h"
-#include "launch/interrupt.h"
-#include "launch/own_ranks.h"
 #include "record/console.h"
-#include "record/json_part.h"
 #include "runs/job_run.h"
 #include "runs/measure.h"
 #include "runs/result_folder.h"
@@ -52,75 +45,7 @@ struct AcceptArguments {
   double limit_s() const { return limit.empty() ? std::min(1.5 * budget_s() + 120, 1e6) : duration_s(limit); }
 };
 
-/// Where NCCL's RAS is asked about lost ranks: as --ras says, else where NCCL has it unless that is switched off;
-/// empty: it is not asked. CPU ranks have no NCCL.
-std::string ras_of(const std::string& given, bool on_processors) {
-  const auto variable = [](const char* name) {
-    const char* const text = std::getenv(name);
-    return std::string(text == nullptr ? "" : text);
-  };
-  if (given == "off" || (given.empty() && (on_processors || variable("NCCL_RAS_ENABLE") == "0"))) return "";
-  if (!given.empty()) return given;
-  const std::string named = variable("NCCL_RAS_ADDR");
-  return named.empty() ? "localhost" : named;
-}
-
-/// Verdict of `fsdpbench watch` on what NCCL's RAS says of a job that has stopped, a sentence for people.
-std::string told_by_ras(const std::string& ras, double patience_s) {
-  std::string why = "there was no whole answer in time";
-  try {
-    const nlohmann::json told =
-        parse_json(page_program_output("watch", {"--once", "--stopped", "--json", "--ras=" + ras}, patience_s));
-    if (told.is_object()) return fmt::format("NCCL's RAS ({}) says: {}", ras, JsonPart(told).text("sentence", ""));
-  } catch (const Error& error) {
-    why = error.what();
-  }
-  return fmt::format("NCCL's RAS ({}) was not heard: {}", ras, why);
-}
-
 bool on_processors(const config::RunConfig& config) { return config.device.backend == config::BackendKind::cpu; }
-
-/// Without a launcher: starts the ranks itself, each a process, and sees to it that they end. Their rank 0 measures,
-/// prints and writes, as in any job.
-int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments, const Call& call,
-                        const config::RunConfig& config, const std::string& stem, int ranks) {
-  constexpr double kBackstop_s = 30;  // rank 0 ends the job itself at its limit, and can say more
-  const std::filesystem::path folder = ResultFolder(stem, arguments.out, arguments.old()).path();
-  std::vector<std::string> words(call.command_line.begin() + 1, call.command_line.end());
-  words.insert(words.end(), {"--out", folder.string()});
-  keep_what_is_done(true);
-  const double limit_s = arguments.limit_s() + kBackstop_s;
-  const auto ends = launch::start_ranks(words, ranks, {.limit_s = limit_s}, interrupt_requested);
-  if (interrupt_requested()) return static_cast<int>(ExitCode::interrupted);
-  // A configuration that a rank refuses says nothing of its machine, whatever then becomes of those that wait for it.
-  const int refused = static_cast<int>(ExitCode::bad_input);
-  if (std::ranges::count(ends, refused, &launch::RankEnd::code) > 0) return refused;
-  const std::vector<LostRank> lost = lost_of(ends, limit_s);
-  if (lost.empty()) return ends.front().code;
-  const AcceptanceReport report =
-      judge_lost_ranks(wanted, ranks, {}, lost, on_processors(config), told_by_rank_0(folder / "result.json"));
-  const ResultFolder again(stem, folder.string(), OldResult::overwrite);
-  return report_lost(folder, report, config, call.command_line, ExitCode::rank_failed);
-}
-
-/// Prints what an acceptance would measure, on as many nodes as are asked for.
-int plan_machine(const config::Acceptance& wanted, const AcceptArguments& arguments) {
-  config::RunConfig config = load_config(config::find_profile(wanted.run), arguments.overrides, nullptr);
-  const int nodes = arguments.nodes.value_or(wanted.nodes);
-  if (nodes < wanted.nodes) {
-    throw ConfigError(fmt::format("--nodes {}: {} is about {} nodes or more.", nodes, arguments.profile, wanted.nodes));
-  }
-  const int each = wanted.ranks_per_node > 0 ? wanted.ranks_per_node
-                   : wanted.ranks > 0        ? wanted.ranks
-                                             : static_cast<int>(config.mesh.ranks);
-  config.mesh.ranks = std::int64_t{nodes} * each;
-  config::validate(config);
-  const Patience patience{arguments.full, arguments.budget_s(), arguments.limit_s()};
-  std::string profile = arguments.profile;
-  for (const std::string& set : arguments.overrides) profile += " --set " + set;
-  console().print(acceptance_plan(wanted, profile, engine::set_up(std::move(config)), nodes, patience));
-  return 0;
-}
 
 /// Measures, judges, writes result.json, junit.xml, summary.md, metrics.prom, lists of nodes and worst_step.json.
 /// `job`: null, or the job whose rank 0 this is. Returns the process exit code; throws base/error.h errors.
@@ -130,8 +55,15 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   const std::string path = config::find_acceptance(arguments.profile);
   config::Acceptance wanted = config::read_acceptance(path);
   if (arguments.least_rated_pct) wanted.rated_pct = *arguments.least_rated_pct;
-  if (arguments.plan) return plan_machine(wanted, arguments);
-  config::RunConfig config = load_config(config::find_profile(wanted.run), arguments.overrides, placement_of(job));
+  const Patience patience{arguments.full, arguments.budget_s(), arguments.limit_s()};
+  config::RunConfig config =
+      load_config(config::find_profile(wanted.run), arguments.overrides, arguments.plan ? nullptr : placement_of(job));
+  if (arguments.plan) {
+    std::string profile = arguments.profile;
+    for (const std::string& set : arguments.overrides) profile += " --set " + set;
+    console().print(acceptance_plan(wanted, profile, std::move(config), arguments.nodes, patience));
+    return 0;
+  }
   if (config.device.backend == config::BackendKind::virtual_) {
     throw ConfigError("accept measures a machine; device.backend = \"virtual\" is none. Use \"cpu\" or \"cuda\".");
   }
@@ -155,22 +87,29 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
                          call.command_line, ExitCode::below_floor);
     }
     const int ranks = own_ranks(wanted, arguments.overrides, config, devices);
-    if (ranks > 1) return accept_on_own_ranks(wanted, arguments, call, config, stem, ranks);
+    if (ranks > 1) {
+      const std::filesystem::path folder =
+          ResultFolder(stem, arguments.out, arguments.old()).path();  // rank 0 locks it
+      return accept_on_own_ranks(wanted, config, folder, call.command_line, patience.limit_s, ranks);
+    }
     config.mesh.ranks = ranks;
   }
   const Cell cell = open_cell(config, local_ranks(job));
   const ResultFolder folder(stem, arguments.out, arguments.old());
-  const std::string ras = ras_of(arguments.ras, on_processors(config));
+  const std::string ras = ras_of(arguments.ras, on_processors(config), launch::process_environment());
   const auto lost_it = [&](const std::vector<std::string>& nodes, int rank, const std::string& why, bool hangs) {
     constexpr double kRas_s = 15, kRasOfLost_s = 4;  // the watch of the job ends this process 8 s after the loss
     const std::vector<LostRank> lost{{rank, rank < 0 ? "" : nodes.at(rank), why}};
     std::vector<std::string> meanwhile;
-    if (!ras.empty()) meanwhile = {told_by_ras(ras, hangs ? kRas_s : kRasOfLost_s)};
+    if (!ras.empty()) {
+      meanwhile = {told_by_ras(ras, [&](const std::vector<std::string>& words) {
+        return page_program_output("watch", words, hangs ? kRas_s : kRasOfLost_s);
+      })};
+    }
     const int ranks = static_cast<int>(nodes.size());
     report_lost(folder.path(), judge_lost_ranks(wanted, ranks, nodes, lost, on_processors(config), meanwhile), config,
                 call.command_line, ExitCode::rank_failed);
   };
-  const Patience patience{arguments.full, arguments.budget_s(), arguments.limit_s()};
   // A job that its user has ended has nobody left to ask.
   const auto write = [&](const Measured& all, launch::Session* session) {
     const AcceptanceReport report = judge_acceptance(wanted, all.raw, all.trial ? &*all.trial : nullptr);
@@ -178,7 +117,6 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     world.command_line = call.command_line;
     write_acceptance(folder.path(), report, all.raw, world, settings_compared(wanted, cell.setup.config));
     if (all.trial) write_worst_step(folder.path() / "worst_step.json", cell.setup, *all.trial);
-    console().info(fmt::format("written to {}", folder.path().string()));
     return report.exit_code();
   };
   const Measured all =
@@ -197,7 +135,7 @@ each, one per GPU. It measures, in this order:
   launches     of kernels until the host knows their end, on all GPUs at once
   pairs        both directions, everybody with everybody up to 64 ends: finds a slow NIC, link or switch
   collectives  all-gather and reduce-scatter of the sizes of the run's units, every element checked
-  scales       the same in groups of 2, 4, … all ranks, and shard groups beside replicate groups
+  scales       the same in groups of 2, 4, … all ranks
   steps        the run that the profile names: how much communication is exposed, who is late
   parts        a step's computation alone, its communication alone, and both, in turns
   soak         with --full: the parts again and again for the rest of the budget: finds who grows slower

@@ -46,7 +46,7 @@ World world_of(const CollectivesArguments& arguments, const launch::Session* ses
   config::RunConfig config;
   config.device.backend = arguments.backend == "cuda" ? config::BackendKind::cuda : config::BackendKind::cpu;
   config.mesh.ranks = ranks_asked_for(arguments, session);
-  config.emulate.link_gb_per_s = arguments.link_gb_per_s;
+  config.emulate.link_gb_per_s.reset();
   config.emulate.compute_tflops.reset();
   return current_world(config, session, arguments.command_line);
 }

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "accept/gate/gate_report.h"
 #include "accept/stages/judgement_files.h"
@@ -416,18 +418,6 @@ TEST(Gate, AcceptancesThatMeasuredOtherwiseAreNotCompared) {
   EXPECT_EQ(code(older), static_cast<int>(ExitCode::other_machine)) << "it does not say what was set";
 }
 
-TEST(GatedResultTest, AResultWithoutItsChecksumIsRefused) {
-  const TemporaryFolder folder;
-  const std::string text = result_text(accept_json(40));
-  const std::string path = folder.write("monday/result.json", text);
-  folder.write("monday/SHA256SUMS", sha256(text) + "  result.json\n");
-  EXPECT_EQ(read_gated_result(path).not_accepted_because, "");
-  // Written anew by somebody who knows what a digest is made of, and who did not write the checksum anew.
-  folder.write("monday/result.json", result_text(accept_json(44)));
-  EXPECT_THAT(config_error([&] { read_gated_result(path); }),
-              AllOf(HasSubstr("its SHA-256 is"), HasSubstr("it was changed after it was written")));
-}
-
 TEST(GatedResultTest, AVerdictThatWasChangedByHandIsNoBaseline) {
   const TemporaryFolder folder;
   const auto refused = [&](const json& content) {
@@ -478,6 +468,110 @@ TEST(GatedResultTest, WhatNothingMeasuresIsRefused) {
     j[json::json_pointer(key)] = value;
     EXPECT_THAT(config_error([&] { stored(j); }), HasSubstr("expected ")) << key << " " << value;
   }
+}
+
+TEST(GatedResultTest, FilesOfOtherCommandsAreNamed) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const char* text) {
+    return config_error([&] { read_gated_result(folder.write("x.json", text)); });
+  };
+  EXPECT_THAT(refused(R"({"schema_version": 1, "name": "x", "optimality_gap": 0.1})"),
+              HasSubstr("x.json: is what tune found; expected the folder or file of a result of `fsdpbench accept`"));
+  EXPECT_THAT(refused(R"({"schema_version": 1, "what_if": {}})"), HasSubstr("x.json: is a prediction of what-if; "));
+  EXPECT_THAT(refused(R"({"schema_version": 1, "kind": "expect"})"), HasSubstr("is what expect says of a machine; "));
+  EXPECT_THAT(refused(R"({"kind": "trace_explanation"})"), HasSubstr("is an explained trace; "));
+}
+
+TEST(GatedResultTest, WhyARunWasNotAcceptedIsASentence) {
+  const auto why = [](const std::function<void(json&)>& change) {
+    json j = run_json({10, 11, 12});
+    change(j);
+    return stored(j).not_accepted_because;
+  };
+  EXPECT_EQ(why([](json&) {}), "");
+  EXPECT_EQ(why([](json& j) {
+              j["failure"] = {{"message", "rank 1 died"}};
+            }),
+            "this run did not finish (rank 1 died) and its result holds the step times of one rank only");
+  EXPECT_EQ(why([](json& j) { j["complete"] = false; }), "the run was stopped before its last step");
+  EXPECT_EQ(why([](json& j) { j["diverged_because"] = "the loss is NaN"; }), "training diverged: the loss is NaN");
+  EXPECT_EQ(why([](json& j) { j["rated"] = false; }), "it is not rated: the file does not say why");
+}
+
+TEST(GatedResultTest, AFigureThatCannotBeIsNamedWithItsInterval) {
+  const auto with = [](double low, double median, double high) {
+    json j = accept_json(40);
+    j["judgements"][0]["value"] = {{"median", median}, {"ci_low", low}, {"ci_high", high}, {"n", 2}};
+    return j;
+  };
+  for (const auto& [low, median, high] :
+       {std::tuple{40.0, 40.0, 40.0}, {0.0, 0.0, 0.0}, {0.0, 1.0, 1.0}, {1.0, 1.0, 2.0}}) {
+    EXPECT_NO_THROW(stored(with(low, median, high))) << low << ' ' << median << ' ' << high;
+  }
+  for (const auto& [low, median, high] : {std::tuple{41.0, 40.0, 42.0}, {39.0, 43.0, 42.0}, {-1.0, 40.0, 42.0}}) {
+    EXPECT_THROW(stored(with(low, median, high)), ConfigError) << low << ' ' << median << ' ' << high;
+  }
+  GatedResult two = stored(run_json({10, 11}));
+  EXPECT_EQ(two.figures.name, "r");
+  json twice = accept_json(40);
+  twice["judgements"].push_back(twice["judgements"][0]);
+  EXPECT_EQ(stored(twice).figures.figures.back().name, "pairs, again");
+  json none = accept_json(40);
+  none["judgements"] = json::array({none["judgements"][1]});
+  EXPECT_THAT(config_error([&] { stored(none); }), HasSubstr("it has no figure to compare"));
+}
+
+TEST(GatedResultTest, ItsNameIsThatOfItsFolderUnlessTheFileHasOne) {
+  const TemporaryFolder folder;
+  const std::string text = result_text(run_json({10, 11, 12}));
+  EXPECT_EQ(read_gated_result(folder.write("monday/result.json", text)).name, "monday");
+  EXPECT_EQ(read_gated_result(folder.write("monday/tuesday.json", text)).name, "tuesday");
+}
+
+TEST(GatedResultTest, OnlyWhatDiffersFromNoFaultIsInjected) {
+  json j = run_json({10, 11, 12});
+  j["config"]["inject"] = {{"slow_rank", -1}, {"slow_rank_factor", 1.0}, {"unheard_of", 3}};
+  j["config"]["trace"] = {{"x", 1}};
+  j["config"]["checkpoint"] = {{"folder", "f"}};
+  j["config"]["train"]["warmup"] = 3;
+  const GatedResult r = stored(j);
+  EXPECT_THAT(r.injected, ::testing::Contains("inject.unheard_of = 3"));
+  EXPECT_THAT(r.injected, Not(::testing::Contains(HasSubstr("slow_rank = "))));
+  EXPECT_EQ(r.measured, json::parse(R"({"fsdp": {"layout": "flat"}, "train": {"seq_len": 16}})"));
+}
+
+TEST(FindBaseline, OfResultsOfItsKindThatAreAllItselfNoneIsLeft) {
+  const BaselineFolder kept;
+  kept.add("a", run_json({10, 11, 12}));
+  kept.add("b", accept_json(40));
+  EXPECT_THAT(config_error([&] {
+                kept.found_for(run_json({10, 11, 12}));
+              }),
+              ::testing::EndsWith(": each result of its kind (run) there is now itself."));
+  const BaselineFolder others;
+  others.add("b", accept_json(40));
+  EXPECT_THAT(config_error([&] {
+                others.found_for(run_json({10, 11, 12}));
+              }),
+              ::testing::EndsWith("no other result there is of a run, as now is; there are results of: acceptance."));
+}
+
+/// First the same measurement, then the same hardware, then the same software.
+TEST(FindBaseline, TheNearestIsOfTheSameMeasurementThenOfTheSameMachine) {
+  json other_run = run_json({10, 11, 12});
+  other_run["config"]["fsdp"]["layout"] = "per_param";
+  World other_cpu = world_of();
+  other_cpu.cpu = "another";
+  World both = other_cpu;
+  both.kernel = "7";
+  const BaselineFolder kept;
+  kept.add("measurement", other_run);
+  kept.add("both", run_json({10, 11, 13}, both));
+  EXPECT_THAT(kept.names_for(run_json({1, 2, 3})), ElementsAre("both"));
+  kept.add("cpu", run_json({10, 11, 14}, other_cpu));
+  EXPECT_THAT(kept.names_for(run_json({1, 2, 3})), ElementsAre("cpu"));
+  kept.add("kernel", run_json({10, 11, 15}, other_kernel()));
+  EXPECT_THAT(kept.names_for(run_json({1, 2, 3})), ElementsAre("kernel")) << "software is nearer than hardware";
 }
 
 TEST(Gate, AResultThatFailedByItselfPassesNoGate) {
@@ -551,6 +645,48 @@ TEST(Gate, TheHeadlineCountsAndTheWorstComesFirst) {
   EXPECT_THAT(gate_table(good), HasSubstr("2 results of run, 3 in the baseline.\n"));
   const GateReport one = judge_gate(three, {with_figures({{"same", 12}})}, OtherMachine::no, 0.05);
   EXPECT_EQ(one.headline(), "WORSE: 1 of 1 figure by 5 % or more than some");
+}
+
+TEST(Gate, AllThatIsWrittenOfASimpleOne) {
+  const Baseline before = baseline_of({with_figures({{"step", 10}, {"gone", 5}})});
+  const GateReport r = judge_gate(before, {with_figures({{"step", 12}})}, OtherMachine::no, 0.05);
+  EXPECT_EQ(
+      gate_table(r),
+      "WORSE: 1 of 2 figures by 5 % or more than some\n"
+      "verdict       figure  before   now  unit  now / before  interval\n"
+      "------------  ------  ------  ----  ----  ------------  --------\n"
+      "WORSE         step      10.0  12.0  ms           1.200         –\n"
+      "inconclusive  gone      5.00     –  ms               –         –\n"
+      "\n"
+      "worse: step: 12.0 ms instead of 10.0: 20.0 % more (worse), interval of now / before 1.200 to 1.200; on a "
+      "computed clock results do not scatter\n"
+      "inconclusive: gone: the baseline has it, and the result does not\n"
+      "1 result of run, 1 in the baseline: with 3 or more, how much results of this machine scatter would count.\n");
+  EXPECT_EQ(
+      gate_markdown(r),
+      "# WORSE: 1 of 2 figures by 5 % or more than some\n\n"
+      "| figure | before | now | verdict | why |\n"
+      "|---|---|---|---|---|\n"
+      "| step | 10.0 ms | 12.0 ms | WORSE | 12.0 ms instead of 10.0: 20.0 % more (worse), interval of now / before "
+      "1.200 to 1.200; on a computed clock results do not scatter |\n"
+      "| gone | 5.00 ms | – | inconclusive | the baseline has it, and the result does not |\n");
+  json j = gate_json(r);
+  EXPECT_EQ(j["kind"], "gate");
+  EXPECT_EQ(j["schema_version"], 2);
+  EXPECT_EQ(j["threshold"], 0.05);
+  EXPECT_EQ(j["baseline"], "some");
+  EXPECT_EQ(j["sentence"], r.headline());
+  EXPECT_EQ(j["before"]["kind"], "run");
+  EXPECT_EQ(j["before"]["summary"], "a processor, 2 ranks");
+  EXPECT_EQ(j["now"]["results"][0], json::parse(R"({"name": "r", "date": "2026-01-01T00:00:00+0000"})"));
+  EXPECT_EQ(j["changes"][0]["by"], "samples of these results");
+  EXPECT_EQ(j["changes"][0]["at_most"], 1.2);
+  EXPECT_EQ(j["changes"][0]["unit"], "ms");
+  EXPECT_EQ(j["changes"][0]["why"], r.changes[0].judgement.sentence);
+  std::vector<std::string> rules;
+  for (const accept::Judgement& one : r.judgements) rules.push_back(one.rule + " " + one.figure);
+  EXPECT_THAT(rules, ElementsAre("accepted r", "change step", "change gone"));
+  EXPECT_EQ(r.judgements[0].sentence, "the result itself was accepted");
 }
 
 TEST(Gate, WhatWasLeftOutIsTold) {

@@ -50,14 +50,10 @@ inline AcceptanceMeasurements measured(std::vector<accept::Fault> faults) {
   m.ready_s.assign(8, 0.25);
   for (const accept::Scale& scale : accept::scales_of(m.cluster)) {
     for (const backend::Collective op : {backend::Collective::all_gather, backend::Collective::reduce_scatter}) {
-      CollectiveRow& rung = m.scales.rows.emplace_back(row_of_scale(op, scale.ranks));
+      CollectiveRow& rung = m.scales.emplace_back(row_of_scale(op, scale.ranks));
       rung.message.count = 1 << 20;
     }
   }
-  m.scales.shard = 4;
-  m.scales.replicate = 2;
-  m.scales.reduce_alone_us.assign(20, 100);
-  m.scales.reduce_beside_us.assign(20, 150);
   for (int i = 0; i < 40; ++i) m.arrivals.push_back(simulated.step(10'000, 4'000));
   m.arms.assign(8, {.computation_ms = 95,
                     .communication_ms = 40,
@@ -66,7 +62,6 @@ inline AcceptanceMeasurements measured(std::vector<accept::Fault> faults) {
                     .kernels_beside_ms = 92,
                     .transfers_alone_ms = 38,
                     .transfers_beside_ms = 39});
-  m.predicted.ms = 96;
   return m;
 }
 

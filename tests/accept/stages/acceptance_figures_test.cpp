@@ -165,7 +165,7 @@ TEST(AcceptanceTest, WhatFailsByMoreThanOtherWorkExplainsStillFails) {
     soften(m, all, none);
     return all.front().verdict;
   };
-  for (const char* rule : {"floor", "scale", "explained"}) {
+  for (const char* rule : {"floor", "scale"}) {
     EXPECT_EQ(verdict(rule, {7, 6, 7.9, 9}, 10), Verdict::fail) << rule;
     EXPECT_EQ(verdict(rule, {7, 6, 8, 9}, 10), Verdict::inconclusive) << rule;
   }
@@ -221,16 +221,124 @@ TEST(AcceptanceTest, EmulatedPartsAreToldAndNotHeldAgainstProcessors) {
   EXPECT_FALSE(judge_acceptance(wanted(), m, &trial).findings.empty()) << "cores do not move these bytes";
 }
 
-TEST(AcceptanceTest, TheReductionBesideAnotherIsHeldAgainstItsTimeAlone) {
+/// Each rule that holds a figure against something, with what it holds it against.
+TEST(AcceptanceTest, EachRuleHasItsBoundItsUnitAndItsFigure) {
+  const Trial trial = trial_with_exposed(0.05);
+  config::Acceptance w = wanted();
+  w.slowdown = 1.3;
+  w.scale_pct = 70;
+  w.exposed_pct = 12;
+  w.cliff_pct = 25;
+  w.references[0].ceiling = 5;
+  AcceptanceMeasurements m = measured({});
+  m.soak.assign(18, m.arms.front());
+  m.ladder.push_back(m.ladder.front());
+  m.ladder.back().message.count *= 2;
+  std::vector<std::string> told;
+  for (const Judgement& j : judge_acceptance(w, m, &trial).judgements) {
+    told.push_back(fmt::format("{} | {} | {} | {} | {}", j.rule, j.figure, to_string(j.verdict), j.unit,
+                               j.bound ? fmt::format("{:.4g}", *j.bound) : "-"));
+  }
+  const std::vector<std::string> expected{
+      "inventory | all ranks | pass |  | -",
+      "rendezvous | ranks | pass |  | -",
+      "transport | what carries the bytes of collectives | unrated |  | -",
+      "floor | matrix products of a rank | pass | TFLOP/s | 0.9",
+      "ceiling | matrix products of a rank | pass | TFLOP/s | 5",
+      "peers | ranks among each other, in matrix products | pass |  | -",
+      "floor | memory of a rank, read and written | unrated | GB/s | -",
+      "peers | ranks among each other, in copies in its memory | pass |  | -",
+      "floor | pairs, one way | unrated | GB/s | -",
+      "peers | pairs among each other | pass |  | -",
+      "floor | all_gather of 32.00 MiB on 8 ranks | pass | GB/s | 27",
+      "ceiling | all_gather of 32.00 MiB on 8 ranks | pass | GB/s | 100",
+      "floor | all_gather of 32.00 MiB on 8 ranks, in place | pass | GB/s | 27",
+      "ceiling | all_gather of 32.00 MiB on 8 ranks, in place | pass | GB/s | 100",
+      "floor | all_gather of 64.00 MiB on 8 ranks | pass | GB/s | 27",
+      "ceiling | all_gather of 64.00 MiB on 8 ranks | pass | GB/s | 100",
+      "floor | all_gather of 64.00 MiB on 8 ranks, in place | pass | GB/s | 27",
+      "ceiling | all_gather of 64.00 MiB on 8 ranks, in place | pass | GB/s | 100",
+      "shape | all_gather by size | pass | GB/s | -",
+      "shape | all_gather by size, in place | pass | GB/s | -",
+      "scale | all_gather of 4.00 MiB per rank, by ranks of a group | pass | of the smallest scale | 0.7",
+      "scale | reduce_scatter of 4.00 MiB per rank, by ranks of a group | pass | of the smallest scale | 0.7",
+      "exposed communication | training steps, by rank | pass | of a step | 0.12",
+      "exposed communication | a step against its computation alone | pass | of a step | 0.12",
+      "overlap | the shorter of computation and communication | unrated | of it is hidden | -",
+      "slow-down | computation beside communication | pass | times its time alone | 1.3",
+      "slow-down | communication beside computation | unrated | times its time alone | -",
+      "drift | computation | pass | of the first third's time | 1.03",
+      "drift | communication | pass | of the first third's time | 1.03",
+      "drift | the whole step | pass | of the first third's time | 1.03",
+      "lateness | ranks at the reductions of the training steps | pass | us of waiting for the last rank | -",
+      "rated | rules that could be rated | pass | of all | 0.4"};
+  EXPECT_EQ(told, expected);
+  const AcceptanceReport report = judge_acceptance(w, m, &trial);
+  EXPECT_EQ(about(report, "shape", "all_gather by size").sentence,
+            "bandwidth does not fall by more than 25 % from a size to a larger one");
+  EXPECT_EQ(about(report, "rated", "rules that could be rated").sentence,
+            "26 of 31 rules could be rated, and 40 % are asked for (rated_pct, --least-rated)");
+  EXPECT_DOUBLE_EQ(about(report, "rated", "rules that could be rated").value.median, 26.0 / 31);
+  EXPECT_NEAR(about(report, "exposed communication", "a step against its computation alone").value.median, 0.05, 1e-12);
+  EXPECT_NEAR(about(report, "overlap", "the shorter of computation and communication").value.median, 35.0 / 40, 1e-12);
+  EXPECT_EQ(report.took_s, 0);
+  EXPECT_EQ(report.fabric, w.fabric);
+  EXPECT_EQ(report.hosts, m.hosts);
+}
+
+/// A stage's time is shared by the judgements of its judge.
+TEST(AcceptanceTest, EachJudgementTakesItsShareOfItsStages) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});
-  const std::string figure = "reduce-scatter in groups of 4 beside all-reduce across 2 replicas";
-  m.scales.reduce_alone_us.assign(20, 200);
-  EXPECT_DOUBLE_EQ(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure).value.median, 0.75);
-  m.scales.reduce_alone_us.assign(20, 0);
-  EXPECT_EQ(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure).value.n, 0);
-  m.scales.shard = 0;
-  EXPECT_THROW(about(judge_acceptance(wanted(), m, &trial), "slow-down", figure), std::out_of_range);
+  const std::vector<std::pair<const char*, double>> stages{{"inventory", 100},
+                                                           {"matrix products of all 8 ranks", 3},
+                                                           {"copies in memory of all 8 ranks", 5},
+                                                           {"pairs of ranks: 28", 10},
+                                                           {"all_gather of 1 MiB", 8},
+                                                           {"collectives in groups of 2", 6},
+                                                           {"training steps of x", 7},
+                                                           {"computation alone, communication alone and both", 12}};
+  for (const auto& [name, took_s] : stages) m.stages.push_back({name, {}, took_s, "", false});
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_DOUBLE_EQ(report.took_s, 151);
+  const auto took = [&](const char* rule, const char* figure) { return about(report, rule, figure).took_s; };
+  EXPECT_DOUBLE_EQ(took("floor", "matrix products of a rank"), 8.0 / 4);
+  EXPECT_DOUBLE_EQ(took("peers", "pairs among each other"), 10.0 / 2);
+  EXPECT_DOUBLE_EQ(took("floor", "all_gather of 32.00 MiB on 8 ranks"), 8.0 / 4);
+  EXPECT_DOUBLE_EQ(took("scale", "all_gather of 4.00 MiB per rank, by ranks of a group"), 6.0 / 2);
+  EXPECT_DOUBLE_EQ(took("exposed communication", "training steps, by rank"), 7);
+  EXPECT_DOUBLE_EQ(took("overlap", "the shorter of computation and communication"), 12.0 / 4);
+  EXPECT_EQ(took("shape", "all_gather by size"), 0);
+  EXPECT_EQ(took("inventory", "all ranks"), 0);
+}
+
+/// One sentence each for what there was no way to measure.
+TEST(AcceptanceTest, WhatWasNotMeasuredSaysWhy) {
+  AcceptanceMeasurements m = measured({});
+  m.ladder.clear();
+  m.arms.clear();
+  m.scales.clear();
+  m.links.one_way.clear();
+  m.device_rates.clear();
+  const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_EQ(about(report, "floor", "collectives").sentence, "no collective was measured");
+  EXPECT_EQ(about(report, "floor", "collectives").verdict, Verdict::inconclusive);
+  EXPECT_EQ(about(report, "scale", "all_gather, by ranks of a group").sentence, "2 ranks were not measured");
+  EXPECT_EQ(about(report, "overlap", "the shorter of computation and communication").sentence,
+            "the arms of a step were not measured");
+  EXPECT_EQ(about(report, "exposed communication", "training steps, by rank").sentence, "it was not measured");
+  EXPECT_EQ(about(report, "floor", "matrix products of a rank").sentence, "it was not measured");
+  EXPECT_THROW(about(report, "peers", "ranks among each other, in matrix products"), std::out_of_range)
+      << "its stage says why";
+  EXPECT_THROW(about(report, "drift", "computation"), std::out_of_range);
+  m = measured({});
+  m.others_share = 0.5;
+  const AcceptanceReport busy = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_EQ(about(busy, "other work", "processors of the busiest host").sentence,
+            "other programs used 50 % of the CPU during the test, so CPU-bound times are not representative of this "
+            "machine");
+  EXPECT_EQ(about(busy, "other work", "processors of the busiest host").value.median, 0.5);
+  EXPECT_EQ(about(busy, "other work", "processors of the busiest host").unit, "of them");
 }
 
 TEST(AcceptanceTest, EachStepOfARankIsAShare) {
@@ -327,9 +435,10 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
   // 46 ops of 2 GFLOP at 1 GFLOP/s; 46 copies of 105 MB, twice, at 1 and an assumed 5 GB/s; 7 rounds of 18 x 4 MiB at
   // 1 MB/s; 2 x 203 gathers of together 1.37 MB, of which 7/8 move, at 0.1 MB/s, and the same for three groups, half as
   // often.
-  const std::string one = acceptance_plan(w, "profile", engine::set_up(config), 1, {true, 600, 1200});
+  const std::string one = acceptance_plan(w, "profile", config, 1, {true, 600, 1200});
   EXPECT_THAT(one, ::testing::StartsWith("Plan of an acceptance of 8 ranks on 1 node, compared with a <fabric> "));
   for (const char* line : {
+           "inventory        program, kernel, libraries and device of each rank        –",
            "matrix products  15 rounds of 1000 rows on all ranks                       1 min 32 s",
            "memory           15 rounds of copies of 100.00 MiB                         10 s",
            "pairs of ranks   28 measurements in 7 rounds, and again where one is slow  8 min 48 s",
@@ -358,7 +467,7 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
   config.mesh = {32, 32, 1};
   config.device.backend = config::BackendKind::cuda;
   w.rated_pct = 0;
-  const std::string four = acceptance_plan(w, "profile", engine::set_up(config), 4, {false, 600, 1200});
+  const std::string four = acceptance_plan(w, "profile", config, 4, {false, 600, 1200});
   EXPECT_THAT(four, ::testing::StartsWith("Plan of an acceptance of 32 ranks on 4 nodes, "));
   for (const char* line : {
            "matrix products  15 rounds of 1000 rows on all ranks                                1 min 32 s",
@@ -379,8 +488,30 @@ TEST(AcceptancePlan, HasEachStageWithItsTimeByTheProfilesRates) {
        }) {
     EXPECT_THAT(four, HasSubstr(std::string("\n") + line + "\n"));
   }
+  // 2 x 23 messages of together 2.74 MB, of which 31/32 move, at 25 MB/s; half as many bytes in each of five groups.
+  w.references = {{.figure = "all_gather", .value = 0.025, .hop_us = 0, .ceiling = 0, .source = "a"},
+                  {.figure = "reduce_scatter", .value = 0.025, .hop_us = 0, .ceiling = 0, .source = "b"}};
+  w.ranks = w.ranks_per_node = 8;
+  const std::string quick = acceptance_plan(w, "profile --set a=1", config, 4, {false, 600, 1200});
+  EXPECT_THAT(
+      quick, AllOf(HasSubstr("\ncollectives      6 messages, 20 times, in and out of place                           "),
+                   HasSubstr("  5 s\nscales "), HasSubstr("  4 s\nsteps "),
+                   HasSubstr("reduce_scatter of 721.00 KiB on 32 ranks  0.02 GB/s  b\n"),
+                   HasSubstr("--ntasks-per-node=8 fsdpbench accept profile --set a=1 --out acceptance\n")));
+  EXPECT_THROW(acceptance_plan(
+                   [&] {
+                     w.nodes = 5;
+                     return w;
+                   }(),
+                   "p", config, 4, {false, 600, 1200}),
+               ConfigError);
+  w.nodes = 1;
+  config.mesh = {8, 8, 1};
+  EXPECT_THAT(acceptance_plan(w, "p", config, std::nullopt, {false, 600, 1200}),
+              ::testing::StartsWith("Plan of an acceptance of 8 ranks on 1 node, "));
+  config.mesh = {32, 32, 1};
   w.references.clear();
-  EXPECT_THAT(acceptance_plan(w, "profile", engine::set_up(config), 4, {false, 600, 1200}),
+  EXPECT_THAT(acceptance_plan(w, "profile", config, 4, {false, 600, 1200}),
               HasSubstr("No figure has a floor: the profile has no [[reference]]."));
 }
 

@@ -8,8 +8,11 @@
 
 #include "accept/stages/acceptance_files.h"
 #include "accept/stages/acceptance_report.h"
+#include "accept/stages/judgement_files.h"
 #include "accept/stages/lost_ranks.h"
 #include "acceptance_cases.h"
+#include "base/error.h"
+#include "config/support.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -220,6 +223,85 @@ TEST(LostRanks, WhatOthersSaidMeanwhileIsEvidence) {
   EXPECT_EQ(j["meanwhile"], nlohmann::json({"NCCL's RAS says: Rank 1 is silent."}));
 }
 
+TEST(LostRanks, NcclsRasIsAskedWhereNcclHasIt) {
+  const auto asked = [](const std::string& given, bool on_processors, const char* enable, const char* address) {
+    return ras_of(given, on_processors,
+                  [=](const char* name) { return std::string_view(name) == "NCCL_RAS_ENABLE" ? enable : address; });
+  };
+  EXPECT_EQ(asked("", false, nullptr, nullptr), "localhost");
+  EXPECT_EQ(asked("", false, "1", "here:5"), "here:5");
+  EXPECT_EQ(asked("", false, "0", "here:5"), "");
+  EXPECT_EQ(asked("", true, nullptr, "here:5"), "") << "CPU ranks have no NCCL";
+  EXPECT_EQ(asked("there:7", true, "0", "here:5"), "there:7");
+  EXPECT_EQ(asked("off", false, nullptr, "here:5"), "");
+}
+
+TEST(LostRanks, WhatNcclsRasSaysIsASentenceOfItsWatch) {
+  std::vector<std::string> words;
+  const auto told = [&](const std::string& printed) {
+    return told_by_ras("here:5", [&](const std::vector<std::string>& asked) {
+      words = asked;
+      if (printed.empty()) throw BackendError("it does not answer");
+      return printed;
+    });
+  };
+  EXPECT_EQ(told("{\"sentence\": \"Rank 1 is silent.\"}"), "NCCL's RAS (here:5) says: Rank 1 is silent.");
+  EXPECT_EQ(words, (std::vector<std::string>{"--once", "--stopped", "--json", "--ras=here:5"}));
+  EXPECT_EQ(told("[1"), "NCCL's RAS (here:5) was not heard: there was no whole answer in time");
+  EXPECT_EQ(told("[1]"), "NCCL's RAS (here:5) was not heard: there was no whole answer in time");
+  EXPECT_EQ(told(""), "NCCL's RAS (here:5) was not heard: it does not answer");
+}
+
+TEST(LostRanks, AsManyProcessesStartAsAreAskedForButNoMoreThanDevices) {
+  config::RunConfig config;
+  config.mesh.ranks = 5;
+  config::Acceptance any, eight;
+  any.ranks = 0;
+  eight.ranks = 8;
+  EXPECT_EQ(own_ranks(any, {}, config, std::nullopt), 5);
+  EXPECT_EQ(own_ranks(any, {}, config, 3), 3);
+  EXPECT_EQ(own_ranks(any, {}, config, 6), 6) << "one per GPU";
+  EXPECT_EQ(own_ranks(eight, {"train.steps=3"}, config, std::nullopt), 8);
+  EXPECT_EQ(own_ranks(eight, {}, config, 6), 6);
+  EXPECT_EQ(own_ranks(eight, {"mesh.ranks=5"}, config, 6), 5);
+  EXPECT_EQ(own_ranks(any, {"mesh.ranks=5"}, config, 4), 4);
+}
+
+TEST(LostRanks, WhatRank0WroteOfTheJobIsReadAgain) {
+  const config::TemporaryFolder folder;
+  EXPECT_TRUE(told_by_rank_0(folder.path() / "none.json").empty());
+  EXPECT_TRUE(told_by_rank_0(folder.write("cut.json", "{\"meanwhile\": [")).empty());
+  EXPECT_TRUE(told_by_rank_0(folder.write("other.json", "{}")).empty());
+  EXPECT_EQ(told_by_rank_0(folder.write("result.json", "{\"meanwhile\": [\"a\", \"b\"]}")),
+            (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(LostRanks, EveryReportSaysOfWhatAndWhereItIs) {
+  config::Acceptance wanted;
+  wanted.fabric = "a fabric";
+  const AcceptanceReport lost =
+      judge_lost_ranks(wanted, 2, {"a"}, {{.rank = 1, .host = "b", .sentence = "rank 1 is gone"}}, false, {"x", "y"});
+  EXPECT_EQ(lost.fabric, "a fabric");
+  EXPECT_EQ(lost.ranks, 2);
+  EXPECT_EQ(lost.verdict, Verdict::fail);
+  EXPECT_EQ(lost.hosts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(lost.cluster.hosts, lost.hosts);
+  EXPECT_EQ(lost.findings.front().evidence, "rank 1 is gone; x; y");
+  EXPECT_EQ(lost.findings.front().check,
+            "the kernel's log of that host (dmesg: Xid, out of memory, its driver), and what else runs there");
+  EXPECT_EQ(lost.meanwhile, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(lost.judgements.front().place.host, "b");
+  EXPECT_EQ(lost.judgements.back().sentence, "they were not measured, because a rank was lost");
+  EXPECT_EQ(lost.judgements.back().verdict, Verdict::inconclusive);
+  EXPECT_TRUE(judge_lost_ranks(wanted, 2, {}, {}, false, {"x"}).findings.empty());
+  const AcceptanceReport none = judge_no_devices(wanted, "node7", 8);
+  EXPECT_EQ(none.fabric, "a fabric");
+  EXPECT_EQ(none.cluster.gpus_per_node, 8);
+  EXPECT_EQ(none.findings.front().evidence, "no GPU of node7 answers, and 8 are expected");
+  EXPECT_EQ(none.findings.front().check,
+            "the driver (nvidia-smi -L), the kernel's log (dmesg: Xid 79, fallen off the bus), CUDA_VISIBLE_DEVICES");
+}
+
 TEST(LostRanks, AHostWithoutDevicesFails) {
   const AcceptanceReport report = judge_no_devices({}, "node7", 8);
   EXPECT_EQ(report.ranks, 8);
@@ -260,6 +342,154 @@ TEST(NodeLists, NameWhoFailedAndPassNobodyBesideThem) {
   EXPECT_EQ(host_lines(node_lists(report).fail), "a\n") << "there is no other";
   report.verdict = accept::Verdict::inconclusive;
   EXPECT_TRUE(node_lists(report).fail.empty());
+}
+
+TEST(AcceptanceFilesTest, ResultJsonHasWhatWasMeasured) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}});
+  m.cluster.hosts.assign(8, "a");
+  m.pairs = {{0, 1.5}, {2.5, 0}};
+  m.launch_us = {{3, 4, 3, 4, 3, 4, 3, 4}};
+  m.stages = {{"pairs", 1.5, 2.5, "some", true}, {"steps", std::nullopt, 0.5, "", false}};
+  m.clocks = {{.offset_ns = -5, .residual_ns = 7, .at_ns = 0, .same_clock = true}};
+  m.soak.assign(1, m.arms.front());
+  m.others_share = 0.05;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const nlohmann::json j = acceptance_json(report, m, World{}, {{"matrix", 3}});
+  EXPECT_EQ(j["kind"], "acceptance");
+  EXPECT_EQ(j["verdict"], "fail");
+  EXPECT_EQ(j["fabric"], report.fabric);
+  EXPECT_EQ(j["emulated"], false);
+  EXPECT_EQ(j["rated"], rated_rules(report));
+  EXPECT_EQ(j["ranks"], 8);
+  EXPECT_EQ(j["nodes"], 1);
+  EXPECT_EQ(j["settings"], nlohmann::json::parse(R"({"matrix": 3})"));
+  EXPECT_EQ(j["judgements"].size(), report.judgements.size());
+  EXPECT_EQ(j["judgements"][0], nlohmann::json::parse(R"({"rule": "inventory", "figure": "all ranks", "verdict": "pass",
+    "why": "8 ranks have the same program, processor, kernel and libraries", "host": "a"})"));
+  ASSERT_EQ(j["findings"].size(), 1U);
+  const accept::Finding& finding = report.findings.front();
+  EXPECT_EQ(j["findings"][0]["part"], "the link between rank 3 and rank 5");
+  EXPECT_EQ(j["findings"][0]["kind"], "slow");
+  EXPECT_EQ(j["findings"][0]["shortfall"], finding.shortfall);
+  EXPECT_EQ(j["findings"][0]["relative"]["ci_high"], finding.relative.high);
+  EXPECT_EQ(j["findings"][0]["evidence"], finding.evidence);
+  EXPECT_EQ(j["findings"][0]["check"], finding.check);
+  EXPECT_EQ(j["findings"][0]["host"], "a");
+  EXPECT_FALSE(j.contains("meanwhile"));
+  EXPECT_EQ(j["device_rates_flops_per_s"].size(), 15U);
+  EXPECT_EQ(j["memory_rates_bytes_per_s"].size(), 15U);
+  EXPECT_EQ(j["launch_us"], nlohmann::json::parse("[[3, 4, 3, 4, 3, 4, 3, 4]]"));
+  EXPECT_EQ(j["pairs"]["one_way_gb_per_s"].size(), 28U);
+  EXPECT_EQ(j["pairs"]["rounds"], m.links.rounds);
+  EXPECT_EQ(j["pairs"]["measurements"], m.links.measurements);
+  EXPECT_EQ(j["pairs"]["compared"], true);
+  EXPECT_EQ(j["pairs"]["ends"], "ranks");
+  EXPECT_EQ(j["pairs"]["gb_per_s"], nlohmann::json::parse("[[0, 1.5], [2.5, 0]]"));
+  EXPECT_EQ(j["stages"], nlohmann::json::parse(R"([
+    {"name": "pairs", "took_s": 2.5, "skipped": true, "estimate_s": 1.5, "note": "some"},
+    {"name": "steps", "took_s": 0.5, "skipped": false}])"));
+  EXPECT_EQ(j["rendezvous"]["ready_s"], std::vector<double>(8, 0.25));
+  EXPECT_EQ(j["rendezvous"]["clocks"][0],
+            nlohmann::json::parse(R"({"offset_ns": -5, "residual_ns": 7, "same_clock": true})"));
+  EXPECT_EQ(j["others_share"], 0.05);
+  EXPECT_EQ(j["transports"].size(), 8U);
+  EXPECT_EQ(j["scales"].size(), 6U);
+  EXPECT_EQ(j["scales"][0], nlohmann::json::parse(R"({"kind": "all_gather", "group_size": 2, "bytes": 8388608,
+    "busbw_gb_per_s": 41.94304, "p50_us": 100})"));
+  EXPECT_EQ(j["lateness"]["last_share"].size(), 8U);
+  EXPECT_EQ(j["arms"]["rounds"].size(), 8U);
+  EXPECT_EQ(j["arms"]["soak"][0], nlohmann::json::parse(R"({"compute_ms": 95, "comm_ms": 40, "step_ms": 100,
+    "kernels_alone_ms": 90, "kernels_beside_ms": 92, "transfers_alone_ms": 38, "transfers_beside_ms": 39})"));
+  EXPECT_EQ(j["collectives"][0]["figures"], (std::vector<std::string>{"all_gather of 32.00 MiB on 8 ranks",
+                                                                      "all_gather of 32.00 MiB on 8 ranks, in place"}));
+  m.cluster = {.nodes = 2, .gpus_per_node = 4};
+  m.cluster.hosts.assign(8, "a");
+  EXPECT_EQ(acceptance_json(judge_acceptance(wanted(), m, &trial), m, World{}, nullptr)["pairs"]["ends"], "nodes");
+}
+
+TEST(AcceptanceFilesTest, MetricsAreThisText) {
+  AcceptanceReport report;
+  report.cluster = {.nodes = 1, .gpus_per_node = 2};
+  report.cluster.hosts = {"a", "b"};
+  report.fabric = "f";
+  report.verdict = Verdict::fail;
+  report.judgements = {accept::judged("floor", "x", Verdict::fail, "s"),
+                       accept::judged("scale", "y", Verdict::unrated, "s")};
+  report.judgements[0].value = {2.5, 2, 3, 1};
+  report.judgements[0].unit = "GB/s";
+  report.judgements[0].part = "rank 1";
+  report.judgements[0].place.host = "b";
+  accept::Finding& slow = report.findings.emplace_back();
+  slow.element = {Element::Kind::gpu, 1, 0};
+  slow.direction = "sends";
+  report.findings.emplace_back(slow).kind = accept::Finding::Kind::transient;
+  const std::string all = "host=\"a, b\"";
+  EXPECT_EQ(
+      acceptance_metrics(report),
+      "# HELP fsdpbench_accept_verdict 0 pass, 1 unrated, 2 inconclusive, 3 fail\n"
+      "# TYPE fsdpbench_accept_verdict gauge\n"
+      "fsdpbench_accept_verdict{fabric=\"f\"," +
+          all +
+          "} 3\n"
+          "# HELP fsdpbench_accept_rules Rules that were applied, by whether there was something to rate them by\n"
+          "# TYPE fsdpbench_accept_rules gauge\n"
+          "fsdpbench_accept_rules{rated=\"true\"," +
+          all +
+          "} 1\n"
+          "fsdpbench_accept_rules{rated=\"false\"," +
+          all +
+          "} 1\n"
+          "# HELP fsdpbench_accept_emulated 1 if computation or links were emulated, so that times are modelled\n"
+          "# TYPE fsdpbench_accept_emulated gauge\n"
+          "fsdpbench_accept_emulated{fabric=\"f\"," +
+          all +
+          "} 0\n"
+          "# HELP fsdpbench_accept_rule The same of each rule and figure\n"
+          "# TYPE fsdpbench_accept_rule gauge\n"
+          "fsdpbench_accept_rule{rule=\"floor\",figure=\"x\",part=\"rank 1\",host=\"b\"} 3\n"
+          "fsdpbench_accept_rule{rule=\"scale\",figure=\"y\"} 1\n"
+          "# HELP fsdpbench_accept_value Median of each figure, in its unit\n"
+          "# TYPE fsdpbench_accept_value gauge\n"
+          "fsdpbench_accept_value{rule=\"floor\",figure=\"x\",part=\"rank 1\",unit=\"GB/s\",host=\"b\"} 2.5\n"
+          "# HELP fsdpbench_accept_accused 1 for each part that is to blame\n"
+          "# TYPE fsdpbench_accept_accused gauge\n"
+          "fsdpbench_accept_accused{part=\"rank 1 (device 1 of node 0, b)\",host=\"b\",direction=\"sends\"} 1\n");
+  const std::string table = acceptance_table(report);
+  EXPECT_THAT(table,
+              ::testing::StartsWith("FAIL: 0 ranks on 1 node, compared with f; 1 of 2 rules rated; to blame: rank 1 "
+                                    "(device 1 of node 0, b)\n"));
+  EXPECT_THAT(table, HasSubstr("fail     floor  x: rank 1  2.50 GB/s  2.00 to 3.00      –\n"
+                               "1 rules were not rated: --verbose shows them\n"));
+}
+
+TEST(JunitTest, ASuiteIsThisText) {
+  std::vector<Judgement> all{accept::judged("floor", "f", Verdict::pass, "good"),
+                             accept::judged("peers", "g", Verdict::inconclusive, "slow for a while"),
+                             accept::judged("peers", "g", Verdict::fail, "slow"),
+                             accept::judged("scale", "h", Verdict::unrated, "one\x7f"),
+                             accept::judged("scale", "f", Verdict::inconclusive, "open")};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].took_s = 0.5 * static_cast<double>(i + 1);
+  all[0].place = {.host = "a", .device = "d", .uuid = "u", .nic = "NIC 0", .direction = "sends"};
+  all[2].place.nic = "mlx5_0";
+  EXPECT_EQ(
+      junit_xml({.suite = "s", .host = "", .date = "2026-01-02T03:04:0", .seconds = 7.5, .headline = "FAIL"}, all),
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<testsuites name=\"fsdpbench\" tests=\"4\" failures=\"1\" errors=\"1\" time=\"7.500\">\n"
+      "  <testsuite name=\"s\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\" time=\"7.500\" "
+      "hostname=\"localhost\">\n"
+      "    <properties><property name=\"headline\" value=\"FAIL\"/></properties>\n"
+      "    <testcase classname=\"s.floor\" name=\"f\" time=\"0.500\"><system-out>good</system-out>"
+      "<system-out>host a, device d, UUID u, NIC 0, slow where it sends</system-out></testcase>\n"
+      "    <testcase classname=\"s.peers\" name=\"g\" time=\"2.500\"><failure type=\"peers\" "
+      "message=\"slow for a while; slow\"/><system-out>NIC mlx5_0</system-out></testcase>\n"
+      "    <testcase classname=\"s.scale\" name=\"h\" time=\"2.000\"><skipped message=\"one\\x7f\"/></testcase>\n"
+      "    <testcase classname=\"s.scale\" name=\"f\" time=\"2.500\"><error type=\"scale\" message=\"open\"/>"
+      "</testcase>\n"
+      "  </testsuite>\n</testsuites>\n");
+  const std::string bare = junit_xml({.suite = "s", .date = "2026-01-02T03:04:05"}, {});
+  EXPECT_THAT(bare, AllOf(HasSubstr(" timestamp=\"2026-01-02T03:04:05\">"), Not(HasSubstr("properties"))));
+  EXPECT_EQ(place_text({}), "");
 }
 
 }  // namespace

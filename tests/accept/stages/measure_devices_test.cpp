@@ -99,7 +99,7 @@ TEST(Launches, AreMeasuredInEveryRound) {
 
 /// Scales of four ranks in one process, and the seconds that each stage says it takes.
 struct Scales {
-  ScaleMeasurements measured;
+  std::vector<CollectiveRow> measured;
   std::vector<std::string> names;
   std::vector<std::optional<double>> seconds;
 };
@@ -115,30 +115,29 @@ Scales scales(ScaleEffort effort, std::size_t stages = 9) {
   Scales all;
   select_backend("cpu")->run(options, [&](backend::RankContext& context) {
     std::size_t asked = 0;
-    ScaleMeasurements mine = measure_scales({.nodes = 1, .gpus_per_node = kRanks}, effort, context, meeting,
-                                            [&](const std::string& name, std::optional<double> seconds) {
-                                              if (context.rank == 0) {
-                                                all.names.push_back(name);
-                                                all.seconds.push_back(seconds);
-                                              }
-                                              return asked++ < stages;
-                                            });
+    std::vector<CollectiveRow> mine = measure_scales({.nodes = 1, .gpus_per_node = kRanks}, effort, context, meeting,
+                                                     [&](const std::string& name, std::optional<double> seconds) {
+                                                       if (context.rank == 0) {
+                                                         all.names.push_back(name);
+                                                         all.seconds.push_back(seconds);
+                                                       }
+                                                       return asked++ < stages;
+                                                     });
     if (context.rank == 0) all.measured = std::move(mine);
   });
   return all;
 }
 
-TEST(ScalesTest, AreMeasuredFromTwoRanksToAllAndInBothGroupsOfHybridAtOnce) {
+TEST(ScalesTest, AreMeasuredFromTwoRanksToAll) {
   const Scales s = scales({.link_bytes_per_s = 1024});
-  EXPECT_THAT(s.names, ElementsAre("collectives in groups of 2", "collectives in groups of 4",
-                                   "reduce-scatter in groups of 2 beside all-reduce across them"));
+  EXPECT_THAT(s.names, ElementsAre("collectives in groups of 2", "collectives in groups of 4"));
   // 64 elements of 4 bytes take a quarter of a second; three iterations and one before them.
-  EXPECT_THAT(s.seconds, ElementsAre(2.0, 6.0, 7.0));
+  EXPECT_THAT(s.seconds, ElementsAre(2.0, 6.0));
   std::vector<std::string> rows;
-  for (const CollectiveRow& row : s.measured.rows) {
+  for (const CollectiveRow& row : s.measured) {
     rows.push_back(std::string(to_string(row.message.op)) + " " + std::to_string(row.message.ranks) + " " +
                    std::string(type_name(row.message.dtype)) + (row.in_place ? " in place" : ""));
-    const Timing& timing = row.in_place ? *row.in_place : *row.out_of_place;
+    const Timing& timing = row.timing();
     EXPECT_EQ(row.message.count, 64);
     EXPECT_EQ(row.reduction.has_value(), row.message.reduces());
     ASSERT_EQ(timing.iterations_us.size(), 3U);
@@ -146,31 +145,16 @@ TEST(ScalesTest, AreMeasuredFromTwoRanksToAllAndInBothGroupsOfHybridAtOnce) {
     EXPECT_DOUBLE_EQ(timing.time_us, timing.scatter.mean_us);
     EXPECT_THAT(timing.iterations_us, Each(Gt(0)));
   }
-  EXPECT_THAT(rows,
-              ElementsAre("all_gather 2 bfloat16 in place", "reduce_scatter 2 float", "all_gather 4 bfloat16 in place",
-                          "reduce_scatter 4 float", "all_reduce 2 float in place"));
-  EXPECT_EQ(s.measured.shard, 2);
-  EXPECT_EQ(s.measured.replicate, 2);
-  EXPECT_THAT(s.measured.reduce_alone_us, SizeIs(3));
-  EXPECT_THAT(s.measured.reduce_beside_us, SizeIs(3));
+  EXPECT_THAT(rows, ElementsAre("all_gather 2 bfloat16 in place", "reduce_scatter 2 float",
+                                "all_gather 4 bfloat16 in place", "reduce_scatter 4 float"));
   EXPECT_EQ(scale_bytes({.count = 1 << 20, .gathered = DType::bf16}, 4), 3 * (16 << 20));
 }
 
 TEST(ScalesTest, EndWhereNoTimeIsLeft) {
-  EXPECT_THAT(scales({}, 0).measured.rows, SizeIs(0));
+  EXPECT_THAT(scales({}, 0).measured, SizeIs(0));
   const Scales one = scales({}, 1);
-  EXPECT_THAT(one.measured.rows, SizeIs(2));
+  EXPECT_THAT(one.measured, SizeIs(2));
   EXPECT_FALSE(one.seconds.front().has_value()) << "nobody knows what a link carries";
-  const Scales two = scales({}, 2);
-  EXPECT_THAT(two.measured.rows, SizeIs(4));
-  EXPECT_EQ(two.measured.shard, 0);
-}
-
-TEST(ScalesTest, GroupsOfHybridShardingAreThoseOfTheRunIfTheyDivideTheRanks) {
-  EXPECT_EQ(scales({.shard = 2}).measured.shard, 2);
-  EXPECT_EQ(scales({.shard = 1}).measured.shard, 2) << "half of the ranks";
-  EXPECT_EQ(scales({.shard = 3}).measured.shard, 0);
-  EXPECT_EQ(scales({.shard = 4}).measured.shard, 0) << "nobody is left to all-reduce with";
 }
 
 }  // namespace

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "accept/stages/measure_acceptance.h"
+#include "account/statistics.h"
 #include "base/error.h"
 #include "engine/setup.h"
+#include "launch/addresses.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::app {
@@ -66,6 +70,46 @@ TEST(StageClockTest, WhatAStageLeavesOutIsNotedWhileItIsUnderWay) {
   EXPECT_EQ(t.said.back(), "4 of 10 rounds");
 }
 
+TEST(StageClockTest, AStageUnderWayHasTakenNothingYetAndANoteIsOfTheStageThatBeginsNext) {
+  Turned t;
+  t.clock.begin("pairs");
+  t.now += 4;
+  EXPECT_EQ(t.clock.stages().back().took_s, 0);
+  t.clock.note("some");
+  EXPECT_EQ(t.clock.stages().back().note, "some");
+  t.now += 286;  // 10 s are left
+  EXPECT_EQ(t.clock.fitting(20, 6, 1, 0.5), 6);
+  t.clock.skip("steps", "why");
+  EXPECT_EQ(t.clock.stages()[0].took_s, 290);
+  EXPECT_EQ(t.clock.stages()[1].took_s, 0);
+  EXPECT_EQ(t.said.back(), "not measured: steps: why");
+  t.clock.begin("soak");
+  EXPECT_EQ(t.clock.stages().back().note, "") << "the stage that it was noted for was skipped";
+  EXPECT_FALSE(t.clock.is_spent());
+  t.now += 9.5;
+  EXPECT_FALSE(t.clock.is_spent());
+  t.now += 0.5;
+  EXPECT_TRUE(t.clock.is_spent());
+  t.clock.end();
+  t.now += 5;
+  t.clock.end();
+  EXPECT_EQ(t.clock.stages().back().took_s, 10) << "it has ended already";
+  EXPECT_EQ(t.clock.budget_s(), 300);
+}
+
+TEST(StageClockTest, AsOftenAsItFitsAndNoMoreThanWanted) {
+  Turned t;
+  EXPECT_EQ(t.clock.fitting(20, 6, 0, 0.5), 20) << "nobody knows how long it takes";
+  EXPECT_EQ(t.clock.fitting(3, 6, 1, 0.5), 3) << "fewer than say something, as it was wanted";
+  EXPECT_EQ(t.clock.fitting(20, 6, 1e-300, 0.5), 20);
+  t.clock.begin("a");
+  EXPECT_EQ(t.clock.stages().back().note, "") << "all that was wanted";
+  EXPECT_EQ(t.clock.fitting(20, 6, 7.5, 0.5), 20) << "150 of 300 s";
+  EXPECT_EQ(t.clock.fitting(20, 6, 7.6, 0.5), 19);
+  EXPECT_EQ(t.clock.fitting(20, 6, 50, 0.5), 6) << "all that is left";
+  EXPECT_EQ(t.clock.fitting(20, 6, 50.1, 0.5), 0);
+}
+
 TEST(StageClockTest, AStageOfWhichLessIsOfNoUseIsLeftOutWithItsReason) {
   Turned t;
   EXPECT_TRUE(t.clock.admits("pairs", 300));
@@ -111,7 +155,7 @@ TEST(StageClockTest, AnAcceptanceOverrunsItsBudgetByOneRoundOnly) {
     const AcceptanceMeasurements m = acceptances.measure(clock);
     clock.end();
     const std::size_t rounds = m.device_rates.size() + m.memory_rates.size();
-    EXPECT_LT(static_cast<double>(rounds + m.ladder.size() + m.scales.rows.size() / 2), budget_s);
+    EXPECT_LT(static_cast<double>(rounds + m.ladder.size() + m.scales.size() / 2), budget_s);
     EXPECT_LE(last_began, budget_s + kLooks) << "nothing begins when all is spent";
     if (budget_s < 1000) {
       EXPECT_TRUE(clock.stages().back().skipped) << budget_s;
@@ -119,9 +163,60 @@ TEST(StageClockTest, AnAcceptanceOverrunsItsBudgetByOneRoundOnly) {
     }
     EXPECT_EQ(rounds, 30U) << "with enough time nothing is left out";
     EXPECT_FALSE(m.ladder.empty());
-    EXPECT_FALSE(m.scales.rows.empty());
+    EXPECT_FALSE(m.scales.empty());
     for (const Stage& stage : clock.stages()) EXPECT_FALSE(stage.skipped) << stage.name;
   }
+}
+
+TEST(StageClockTest, WithoutALimitEverythingIsMeasuredAsOftenAsItWasWanted) {
+  Acceptances acceptances;
+  acceptances.effort.iterations = 100;
+  acceptances.effort.device_rounds = 2;
+  StageClock clock(
+      1e9, [] { return 0.0; }, [](const std::string&) {});
+  const AcceptanceMeasurements m = acceptances.measure(clock);
+  std::vector<std::string> names;
+  for (const Stage& stage : clock.stages()) names.push_back(stage.name.substr(0, stage.name.find(" of ")));
+  std::vector<std::string> expected{"inventory", "matrix products", "copies in memory", "pairs"};
+  for (const Message& message : ladder_of(acceptances.setup)) expected.emplace_back(to_string(message.op));
+  expected.insert(expected.end(), {"collectives in groups", "collectives in groups"});
+  EXPECT_EQ(names, expected);
+  EXPECT_EQ(clock.stages()[3].name, "pairs of ranks: 6 measurements");
+  EXPECT_TRUE(m.rates_tails) << "100 iterations have a p99";
+  EXPECT_TRUE(m.on_processors && m.computes && m.cores_move_bytes);
+  EXPECT_EQ(m.shares_cores, 4U > std::thread::hardware_concurrency());
+  EXPECT_EQ(m.topology, "") << "one node";
+  EXPECT_EQ(m.cluster.hosts, std::vector<std::string>(4, launch::node_name()));
+  EXPECT_EQ(m.transports, std::vector<std::string>(4, "shared memory of one process"));
+  EXPECT_EQ(m.gpus.size(), 4U);
+  EXPECT_EQ(m.ready_s.size(), 4U);
+  for (const double ready_s : m.ready_s) EXPECT_GT(ready_s, 0);
+  EXPECT_TRUE(m.clocks.empty());
+  EXPECT_TRUE(m.launch_us.empty());
+  EXPECT_EQ(m.device_rates.size(), 2U);
+  for (const std::vector<double>& round : m.device_rates) EXPECT_EQ(round.size(), 4U);
+  EXPECT_EQ(m.links.one_way.size(), 6U);
+  const double link = account::median(m.links.one_way) * 1e9;
+  std::size_t stage = 4;
+  for (const CollectiveRow& row : m.ladder) {
+    EXPECT_EQ(row.out_of_place->iterations_us.size(), 100U);
+    EXPECT_EQ(row.in_place->wrong, 0);
+    EXPECT_EQ(row.reduction.has_value(), row.message.reduces());
+    // In both arrangements three quarters of it go over each link, 103 times.
+    EXPECT_DOUBLE_EQ(*clock.stages()[stage++].estimate_s,
+                     2 * 103 * 0.75 * static_cast<double>(row.message.bytes()) / link);
+  }
+  for (std::size_t a = 0; a < 4; ++a) {
+    for (std::size_t b = 0; b < 4; ++b) EXPECT_EQ(m.pairs[a][b] > 0, a != b);
+  }
+  EXPECT_EQ(m.scales.size(), 4U);
+  for (const CollectiveRow& row : m.scales) EXPECT_EQ(row.timing().iterations_us.size(), 100U);
+  // The count that most units have; 101 iterations in which a link carries 2 (ranks - 1) of it.
+  const double each = 4.0 * static_cast<double>(m.scales.front().message.count) / link;
+  EXPECT_DOUBLE_EQ(*clock.stages()[stage].estimate_s, 2 * 101 * each);
+  EXPECT_DOUBLE_EQ(*clock.stages()[stage + 1].estimate_s, 6 * 101 * each);
+  acceptances.effort.iterations = 99;
+  EXPECT_FALSE(acceptances.measure(clock).rates_tails);
 }
 
 TEST(StageClockTest, WhatCannotFitDoesNotBegin) {
@@ -146,7 +241,10 @@ TEST(StageClockTest, DurationsAreRead) {
   EXPECT_DOUBLE_EQ(duration_s("5m"), 300);
   EXPECT_DOUBLE_EQ(duration_s("90"), 90);
   EXPECT_DOUBLE_EQ(duration_s("1.5h"), 5400);
-  for (const char* wrong : {"", "m", "5 minutes", "-3", "0", "1e9h", "nan"}) {
+  EXPECT_DOUBLE_EQ(duration_s("2s"), 2);
+  EXPECT_DOUBLE_EQ(duration_s("1"), 1);
+  EXPECT_DOUBLE_EQ(duration_s("1e6"), 1e6);
+  for (const char* wrong : {"", "m", "5 minutes", "-3", "0", "1e9h", "nan", "0.99", "1000001", "278h", "5x"}) {
     EXPECT_THROW(duration_s(wrong), ConfigError) << wrong;
   }
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/hand_run.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::app {
@@ -31,30 +32,6 @@ struct SimulatedArms {
   account::RunView run;
 };
 
-/// Times of messages on the links of `config`, as a table of collectives has them.
-CollectiveRow row(const config::RunConfig& config, backend::Collective op, std::int64_t count) {
-  CollectiveRow r;
-  r.message = {op, DType::f32, count, static_cast<int>(config.mesh.ranks)};
-  const double n = static_cast<double>(r.message.ranks);
-  const double us = (n - 1) * config.emulate.link_latency_us +
-                    static_cast<double>(r.message.bytes()) * (n - 1) / n / *config.emulate.link_gb_per_s * 1e-3;
-  Timing timing;
-  timing.time_us = us;
-  timing.iterations_us.assign(20, us);
-  timing.scatter = scatter_of(timing.iterations_us);
-  r.in_place = r.out_of_place = timing;
-  return r;
-}
-
-std::vector<CollectiveRow> rows(const config::RunConfig& config) {
-  std::vector<CollectiveRow> all;
-  for (const std::int64_t count : {100, 5000}) {
-    all.push_back(row(config, backend::Collective::all_gather, count));
-    all.push_back(row(config, backend::Collective::reduce_scatter, count));
-  }
-  return all;
-}
-
 TEST(StepArmsRun, PartsAloneTakeWhatTheirOpsTake) {
   const SimulatedArms arms(emulated());
   const std::vector<accept::ArmRound> rounds = arm_rounds(arms.run);
@@ -68,6 +45,67 @@ TEST(StepArmsRun, PartsAloneTakeWhatTheirOpsTake) {
   }
 }
 
+/// Steps of two ranks in the order of a round. In each a rank computes for 2 ms, the other for 4; a transfer whose last
+/// rank arrives after 1 ms takes 3 more. Each arm's second step takes 1 ms longer.
+TEST(StepArmsRun, ARoundHasTheMeansOfEachArm) {
+  using schedule::OpKind;
+  testing::HandRun run(2);
+  constexpr std::int64_t kMs = 1'000'000;
+  std::int64_t at = 0;
+  for (int step = 0; step < 6 + 3; ++step) {  // the second round is not whole
+    const std::int64_t more = step % 6 >= 3 ? kMs : 0;
+    const bool computes = step % 6 != 1 && step % 6 != 4, communicates = step % 6 != 0 && step % 6 != 5;
+    run.step({{at, at + 10 * kMs}, {at, at + 12 * kMs + more}});
+    if (computes) {
+      run.op(
+          OpKind::forward, Lane::compute,
+          std::vector<testing::Times>{{.begin = at, .end = at + 2 * kMs}, {.begin = at, .end = at + 4 * kMs + more}});
+    }
+    if (communicates) {
+      run.collective(OpKind::all_gather, Lane::all_gather,
+                     testing::Times{.begin = at, .end = at + 4 * kMs, .arrived = at + kMs + more});
+    }
+    run.op(OpKind::host_wait, Lane::compute, testing::Times{});
+    at += 20 * kMs;
+  }
+  const std::vector<accept::ArmRound> rounds = arm_rounds(run.view());
+  ASSERT_EQ(rounds.size(), 1U);
+  EXPECT_DOUBLE_EQ(rounds[0].computation_ms, 12.5);
+  EXPECT_DOUBLE_EQ(rounds[0].communication_ms, 12.5);
+  EXPECT_DOUBLE_EQ(rounds[0].whole_ms, 12.5);
+  EXPECT_DOUBLE_EQ(rounds[0].kernels_alone_ms, 3.25) << "the mean of 2 and 4, and of 2 and 5";
+  EXPECT_DOUBLE_EQ(rounds[0].kernels_beside_ms, 3.25);
+  EXPECT_DOUBLE_EQ(rounds[0].transfers_alone_ms, 2.5) << "the mean of 3 and 2";
+  EXPECT_DOUBLE_EQ(rounds[0].transfers_beside_ms, 2.5);
+}
+
+TEST(StepArmsRun, WarmUpIsWholeStepsAndMemoryIsWhatTheArmsNeed) {
+  config::RunConfig config = testing::settled(testing::tiny_decoder());
+  config.train.warmup = 3;
+  config.checkpoint.folder = "saved";
+  const engine::Setup arms = set_up_arms(config, 2);
+  EXPECT_EQ(arms.config.checkpoint.folder, "");
+  EXPECT_EQ(arms.config.train.warmup, 3);
+  EXPECT_EQ(arms.config.train.steps, 12);
+  ASSERT_EQ(arms.schedules.steps.size(), 3U + 12);
+  const auto collectives = [&](std::size_t step) {
+    return std::ranges::count_if(arms.schedules.steps[step].ops,
+                                 [](const schedule::Op& op) { return op.is_collective(); });
+  };
+  const auto all = collectives(2);
+  EXPECT_GT(all, 0);
+  for (std::size_t round = 0; round < 2; ++round) {
+    const std::size_t first = 3 + 6 * round;
+    EXPECT_EQ(collectives(first), 0);
+    EXPECT_EQ(collectives(first + 1), all);
+    EXPECT_EQ(collectives(first + 2), all);
+    EXPECT_EQ(collectives(first + 5), 0);
+  }
+  const engine::Setup plain = engine::set_up(config);
+  EXPECT_EQ(arms.pool_bytes,
+            plain.pool_bytes + std::max<std::int64_t>(0, arms.memory.reserved - plain.memory.reserved));
+}
+
 TEST(StepArmsRun, WithoutPrefetchNothingIsHiddenInForward) {
   config::RunConfig serial = emulated();
   serial.fsdp.forward_prefetch = {config::Prefetch::Mode::none, 1};
@@ -75,35 +113,6 @@ TEST(StepArmsRun, WithoutPrefetchNothingIsHiddenInForward) {
   const SimulatedArms with(emulated()), without(serial);
   EXPECT_GT(arm_rounds(without.run).front().whole_ms, arm_rounds(with.run).front().whole_ms);
   EXPECT_NEAR(arm_rounds(without.run).front().computation_ms, arm_rounds(with.run).front().computation_ms, 1e-9);
-}
-
-TEST(StepArmsRun, TheStepFollowsFromItsPartsToTheNanosecond) {
-  const config::RunConfig config = emulated();
-  const SimulatedArms arms(config);
-  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(config));
-  ASSERT_TRUE(predicted.ms) << predicted.why_none;
-  EXPECT_NEAR(*predicted.ms, arm_rounds(arms.run).front().whole_ms, 1e-4);
-}
-
-TEST(StepArmsRun, LinksThatWereMeasuredFasterExplainLess) {
-  const config::RunConfig config = emulated();
-  config::RunConfig faster = config;
-  faster.emulate.link_gb_per_s = 10 * *config.emulate.link_gb_per_s;
-  const SimulatedArms arms(config);
-  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(faster));
-  ASSERT_TRUE(predicted.ms);
-  EXPECT_LT(*predicted.ms, 0.9 * arm_rounds(arms.run).front().whole_ms);
-}
-
-TEST(StepArmsRun, WhatWasNotMeasuredAloneIsNamed) {
-  config::RunConfig hybrid = emulated();
-  hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
-  hybrid.mesh.shard = hybrid.mesh.replicate = 2;
-  const SimulatedArms arms(hybrid);
-  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(hybrid));
-  EXPECT_FALSE(predicted.ms);
-  EXPECT_EQ(predicted.why_none, "no all_gather of 2 ranks was measured alone, and the step has one");
-  EXPECT_FALSE(predict_step(arms.setup, arms.run, {}).ms);
 }
 
 TEST(StepArmsRun, TheyEndWhenTheyAreToldAndOnlyWholeRoundsCount) {
