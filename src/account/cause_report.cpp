@@ -16,11 +16,6 @@
 namespace fsdpbench::account {
 namespace {
 
-/// An op as reports name it.
-struct NamedOp {
-  std::string name, unit;
-};
-
 /// Nanoseconds lost to one cause, by op and by late rank.
 struct Loss {
   std::int64_t total = 0;
@@ -36,8 +31,6 @@ auto largest(const Map& map) {
 /// Losses over ranks and steps. Steps may have different schedules, so an op is known by what it is, not by its index.
 class Losses {
  public:
-  explicit Losses(const plan::Plan& plan) : plan_(plan) {}
-
   void add(const StepRecords& step, const std::vector<Stall>& stalls) {
     const schedule::Schedule& schedule = step.schedule();
     std::vector<OpKey>& keys = keys_[&schedule];
@@ -49,25 +42,18 @@ class Losses {
       if (stall.op >= 0) {
         const auto op = static_cast<std::size_t>(stall.op);
         loss.by_op[keys[op]] += ns;
-        names_.try_emplace(keys[op], name_of(schedule.ops[op]));
+        ops_.try_emplace(keys[op], &schedule.ops[op]);
       }
       if (stall.late_rank >= 0) loss.by_late_rank[stall.late_rank] += ns;
     }
   }
 
   const Loss& of(std::size_t cause) const { return by_cause_[cause]; }
-  const NamedOp& named(const OpKey& key) const { return names_.at(key); }
+  const schedule::Op& op(const OpKey& key) const { return *ops_.at(key); }
 
  private:
-  NamedOp name_of(const schedule::Op& op) const {
-    NamedOp named{schedule::op_name(plan_, op), {}};
-    if (op.unit >= 0) named.unit = plan_.units[op.unit].label();
-    return named;
-  }
-
-  const plan::Plan& plan_;
   std::array<Loss, kCauseCount> by_cause_;
-  std::map<OpKey, NamedOp> names_;
+  std::map<OpKey, const schedule::Op*> ops_;
   std::map<const schedule::Schedule*, std::vector<OpKey>> keys_;
 };
 
@@ -78,7 +64,7 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
   const bool prefetches_backward = schedule::prefetches_backward(policy.fsdp);
   CauseReport report;
   report.step_ms = report.typical_ms = middle.median_ms;
-  Losses losses(plan);
+  Losses losses;
   for (std::size_t s = 0; s < run.steps().size(); ++s) {
     const StepRecords& step = run.steps()[s];
     const bool counts = std::ranges::binary_search(middle.indices, s);
@@ -87,7 +73,6 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
       check_partition(stalls, break_down(step, rank).stalled(), fmt::format("rank {}, step {}", rank, step.number()));
       if (counts) losses.add(step, stalls);
       if (s == middle.median && rank == step.slowest_rank()) {
-        report.example.clear();
         for (const Stall& stall : stalls) report.example.push_back({stall, false});
         report.example_rank = step.rank_at(rank);
         report.example_place = rank;
@@ -106,9 +91,9 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
     share.ms = ms(loss.total);
     share.share_pct = 100 * share.ms / report.step_ms;
     if (!loss.by_op.empty()) {
-      const NamedOp& worst = losses.named(largest(loss.by_op)->first);
-      share.op = worst.name;
-      share.unit = worst.unit;
+      const schedule::Op& worst = losses.op(largest(loss.by_op)->first);
+      share.op = schedule::op_name(plan, worst);
+      if (worst.unit >= 0) share.unit = plan.units[worst.unit].label();
     }
     if (!loss.by_late_rank.empty()) share.late_rank = largest(loss.by_late_rank)->first;
     report.causes.push_back(std::move(share));
@@ -130,14 +115,6 @@ void drop_small(CauseReport& report) {
     report.small_ms += share.ms;
     return true;
   });
-}
-
-/// In the example.
-void tell_jitter(const RunView& run, CauseReport& report) {
-  const auto step = std::ranges::find(run.steps(), report.example_step, &StepRecords::number);
-  std::vector<Stall> stalls;
-  for (const ToldStall& told : report.example) stalls.push_back(told.stall);
-  report.example = report.typical_stalls->tell(*step, report.example_place, stalls);
 }
 
 }  // namespace
@@ -186,10 +163,13 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   drop_small(report);
   const bool prefetches_backward = schedule::prefetches_backward(what.policy.fsdp);
   report.typical_stalls.emplace(view.steps().front(), what.plan.groups, link, prefetches_backward, even_rows);
-  tell_jitter(run, report);
+  const auto example = std::ranges::find(run.steps(), report.example_step, &StepRecords::number);
+  std::vector<Stall> stalls;
+  for (const ToldStall& told : report.example) stalls.push_back(told.stall);
+  report.example = report.typical_stalls->tell(*example, report.example_place, stalls);
   StepJitter& jitter = report.jitter.emplace();
   jitter.ms = report.step_ms - report.typical_ms;
-  jitter.share_pct = report.step_ms > 0 ? 100 * jitter.ms / report.step_ms : 0;
+  jitter.share_pct = 100 * jitter.ms / report.step_ms;
   jitter.stalled_ms = report.stalled_ms - of_typical.stalled_ms;
   jitter.computation_ms = jitter.ms - jitter.stalled_ms;
   return report;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace fsdpbench::account {
 
 std::string why_not_rated(const std::optional<Fidelity>& fidelity) {
@@ -23,7 +21,7 @@ std::string why_not_rated(const std::optional<Fidelity>& fidelity) {
   return fmt::format(
       "this machine did not keep up with what it emulates: {} ({:.1f} % over, {:.0f} % are allowed); use fewer ranks, "
       "or a larger model whose ops take longer",
-      parts, std::max(fidelity->excess_pct, fidelity->over_pct()), kFidelityLimitPct);
+      parts, fidelity->over_pct(), kFidelityLimitPct);
 }
 
 std::vector<std::string> caveats(const RunMetrics& metrics, const std::optional<Fidelity>& fidelity,

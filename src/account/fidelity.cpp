@@ -135,7 +135,7 @@ double Fidelity::over_pct() const {
   return 100 * ((1 + std::max(0.0, excess_pct) / 100) * (1 + late_pct.value_or(0) / 100) - 1);
 }
 
-bool Fidelity::rated() const { return std::max(excess_pct, over_pct()) <= kFidelityLimitPct; }
+bool Fidelity::rated() const { return over_pct() <= kFidelityLimitPct; }
 
 std::optional<Fidelity> emulation_fidelity(const RunView& run, const plan::Groups& groups,
                                            const std::vector<plan::ModuleSizes>& sizes, const config::RunConfig& config,

@@ -127,11 +127,11 @@ class RecordFacts : public StepFacts {
     }
     if (view_.op(host).kind == OpKind::host_sync) return Cause::host_sync;
     const int before = view_.op(host).waits.empty() ? -1 : view_.recorded_by(host, 0);
+    if (before < 0) return Cause::all_gather_limit;
     // mesh.expert_sync: it waited for the device's counts of rows.
-    if (before >= 0 && view_.op(before).exchanges_rows()) return Cause::host_sync;
-    if (before >= 0 && view_.op(before).is_transfer()) return Cause::pcie;
-    if (before >= 0 && view_.op_class(before) == OpClass::host_update) return Cause::host_update;
-    return Cause::all_gather_limit;
+    if (view_.op(before).exchanges_rows()) return Cause::host_sync;
+    if (view_.op(before).is_transfer()) return Cause::pcie;
+    return view_.op_class(before) == OpClass::host_update ? Cause::host_update : Cause::all_gather_limit;
   }
 
   bool prefetches_backward() const override { return prefetches_backward_; }
@@ -160,21 +160,17 @@ class Blame {
 
   std::vector<Stall> run() {
     std::vector<Interval> computation;
-    std::vector<int> order;
+    std::vector<int> order;  // by begin: of several streams, it need not be that of issue
     for (int i = 0; i < view_.size(); ++i) {
       if (view_.op_class(i) != OpClass::computation) continue;
       computation.push_back({view_.record(i).begin_ns, view_.record(i).end_ns});
       order.push_back(i);
     }
     const Interval window{view_.window().begin_ns, view_.window().end_ns};
+    const auto begin_of = [&](int op) { return view_.record(op).begin_ns; };
+    std::ranges::stable_sort(order, {}, begin_of);
     for (const Interval& gap : subtract({window}, unite(computation))) {
-      // Op that began first: of several streams, it need not be the one issued first.
-      auto next = order.end();
-      for (auto at = order.begin(); at != order.end(); ++at) {
-        const std::int64_t begin = view_.record(*at).begin_ns;
-        if (begin >= gap.end && (next == order.end() || begin < view_.record(*next).begin_ns)) next = at;
-        if (next != order.end() && view_.record(*next).begin_ns == gap.end) break;
-      }
+      const auto next = std::ranges::lower_bound(order, gap.end, {}, begin_of);
       low_ = gap.begin;
       cursor_ = gap.end;
       if (next != order.end()) {
@@ -221,11 +217,9 @@ class Blame {
       const std::vector<Constraint> constraints = constraints_of(i);
       const auto binding = std::max_element(constraints.begin(), constraints.end(),
                                             [](const Constraint& a, const Constraint& b) { return a.until < b.until; });
-      if (binding == constraints.end()) return;
       // All was there, and the lane took so long to start.
       put(std::max(binding->until, had_no_core_from(i)), Cause::cores_busy, i);
       put(binding->until, Cause::unknown, i);
-      if (cursor_ <= low_) return;
       const int held = i;
       if (binding->op < 0) {
         const int data = host_waited_for_data(i);
@@ -284,8 +278,6 @@ class Blame {
   void transfer(int i) {
     const trace::Record& r = view_.record(i);
     const std::int64_t begin = std::max({r.begin_ns, r.peers_arrived_ns, low_});
-    const std::int64_t exposed = cursor_ - begin;
-    if (exposed <= 0) return;
     // From the constraint that held it longest downwards: each one that could be lifted is charged with what it held
     // the transfer beyond the next one; the first that cannot be lifted ends this.
     std::vector<Constraint> held = start_constraints_of(i);
@@ -299,19 +291,16 @@ class Blame {
       if (x.liftable != y.liftable) return !x.liftable;
       return x.cause == Cause::unknown && y.cause != Cause::unknown;
     });
-    for (std::size_t k = 0; k + 1 < held.size() && held[k].liftable && cursor_ > begin; ++k) {
-      const std::int64_t gain = std::min(cursor_ - begin, held[k].until - held[k + 1].until);
+    for (std::size_t k = 0; held[k].liftable; ++k) {
       const bool late = held[k].cause == Cause::straggler;
-      if (gain > 0) put(cursor_ - gain, held[k].cause, i, late ? facts_.last_to_arrive(held[k].op) : -1);
+      put(std::max(begin, cursor_ - (held[k].until - held[k + 1].until)), held[k].cause, i,
+          late ? facts_.last_to_arrive(held[k].op) : -1);
     }
     const StepFacts::Excess slow = facts_.excess(i);
-    if (const std::int64_t alone = std::min(cursor_ - begin, slow.ns); alone > 0) {
-      put(cursor_ - alone, slow.cause, i, slow.rank);
-    }
+    put(std::max(begin, cursor_ - slow.ns), slow.cause, i, slow.rank);
     // A slow link's bytes share it, too; more rows are told from what shares their link.
     const std::int64_t of_both = slow.cause == Cause::expert_imbalance ? 0 : slow.ns;
-    const std::int64_t shared = std::min(cursor_ - begin, facts_.slowed_by_sharing(i) - of_both);
-    if (shared > 0) put(cursor_ - shared, Cause::contention, i);
+    put(std::max(begin, cursor_ - facts_.slowed_by_sharing(i) + of_both), Cause::contention, i);
     put(begin,
         view_.op(i).exchanges_rows()       ? Cause::expert_exchange
         : view_.op(i).exchanges_parts()    ? Cause::tensor_group

@@ -141,9 +141,7 @@ namespace {
 /// The narrowest while it was watched.
 std::optional<std::int32_t> width_of(const GpuHealth& health) {
   std::optional<std::int32_t> width;
-  for (const GpuSample& sample : health.samples) {
-    if (sample.pcie_width) width = width ? std::min(*width, *sample.pcie_width) : *sample.pcie_width;
-  }
+  for (const GpuSample& sample : health.samples) lower(width, sample.pcie_width);
   return width;
 }
 

@@ -58,7 +58,7 @@ std::vector<std::string> gpu_caveats(const std::vector<std::optional<GpuHealth>>
                                      const std::vector<Throttling>& throttled);
 
 /// A sentence about ops that began before the host had issued them, or none. `early_ns`: by
-/// rank, by how much at most (engine: Executor::early_ns).
+/// rank, by how much at most (engine: DeviceRecords::early_ns).
 std::vector<std::string> clock_caveats(const std::vector<std::int64_t>& early_ns);
 
 }  // namespace fsdpbench::account

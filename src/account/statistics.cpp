@@ -12,15 +12,6 @@ namespace {
 constexpr int kFewestForBootstrap = 5;
 constexpr int kSplits = 1000;
 
-/// An unbiased index below `n`. std::uniform_int_distribution may differ between standard libraries; results may not.
-std::size_t below(std::mt19937& random, std::size_t n) {
-  const std::uint32_t bound = static_cast<std::uint32_t>(n);
-  const std::uint32_t reject = (0U - bound) % bound;
-  std::uint64_t value = random();
-  while (value < reject) value = random();
-  return value % bound;
-}
-
 /// Number of values that may be left out from each end so that the rest still holds the median with 95 %.
 int values_to_leave_out(int n) {
   double below = std::exp2(-n);  // P(none is below the median)
@@ -89,7 +80,8 @@ std::optional<double> aa_noise(const std::vector<double>& values) {
   std::vector<double> shuffled = values, differences(kSplits);
   const auto half = static_cast<std::ptrdiff_t>(values.size() / 2);
   for (double& difference : differences) {
-    for (std::size_t i = shuffled.size() - 1; i > 0; --i) std::swap(shuffled[i], shuffled[below(random, i + 1)]);
+    // Not std::shuffle, which may differ between standard libraries. Each place has the same share of 2^32 numbers.
+    for (std::size_t i = shuffled.size() - 1; i > 0; --i) std::swap(shuffled[i], shuffled[random() % (i + 1)]);
     const double one = median({shuffled.begin(), shuffled.begin() + half});
     const double other = median({shuffled.begin() + half, shuffled.end()});
     difference = std::abs(one / other - 1);

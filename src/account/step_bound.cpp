@@ -33,7 +33,7 @@ trace::StepBound step_bound(const StepView& step) {
     if (place.end_ns > end_of(last)) last = i;
   }
   trace::StepBound bound;
-  bound.ns = std::max<std::int64_t>(0, end_of(last));
+  bound.ns = end_of(last);
   std::array<std::int64_t, kLaneCount> by_lane{};
   for (int i = last; i >= 0; i = places[i].after) {
     by_lane[index_of(step.op(i).lane)] += places[i].own_ns;

@@ -31,29 +31,17 @@ StepEdges edges_of(const StepRecords& step) {
   last_on_lane.fill(-1);
   last_on_communicator.fill(-1);
   std::vector<int> recorder(static_cast<std::size_t>(step.event_count()), -1);
-  int host = -1;
-  const std::vector<schedule::Op>& ops = step.schedule().ops;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    const schedule::Op& o = ops[i];
-    const int index = static_cast<int>(i);
+  int host = -1, index = 0;
+  for (const schedule::Op& o : step.schedule().ops) {
     edges.host_before.push_back(host);
     std::vector<int>& recorders = edges.recorders.emplace_back();
     for (const schedule::Wait& wait : o.waits) recorders.push_back(recorder[wait.event]);
-    edges.communicator_before.push_back(-1);
-    if (o.is_host()) {
-      edges.lane_before.push_back(-1);
-      host = index;
-      continue;
-    }
-    int& on_lane = last_on_lane[index_of(o.lane)];
-    edges.lane_before.push_back(on_lane);
-    on_lane = index;
-    if (o.is_collective()) {
-      int& on_communicator = last_on_communicator[static_cast<std::size_t>(o.group())];
-      edges.communicator_before.back() = on_communicator;
-      on_communicator = index;
-    }
+    if (o.is_host()) host = index;
+    edges.lane_before.push_back(o.is_host() ? -1 : std::exchange(last_on_lane[index_of(o.lane)], index));
+    edges.communicator_before.push_back(
+        o.is_collective() ? std::exchange(last_on_communicator[static_cast<std::size_t>(o.group())], index) : -1);
     if (o.record != schedule::kNoEvent) recorder[o.record] = index;
+    ++index;
   }
   return edges;
 }

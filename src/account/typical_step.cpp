@@ -210,9 +210,10 @@ TypicalStep::TypicalStep(const RunView& run, const schedule::Training& training,
   for (const StepRecords& step : run.steps()) link_ns_.push_back(own_links(step));
   host_ = clock::measured_host(run.schedules(), run.traces(), {}, clock::CoreWaits::left_out);
   starts_ = clock::measured_starts(run.schedules(), run.traces(), host_);
-  find_late(repeats_ ? 0 : noise_ms);
-  typical_lag_ns_ = typical_of(&clock::LaneStarts::lag_ns, repeats_ ? 0 : noise_ms);
-  typical_core_wait_ns_ = typical_of(&clock::LaneStarts::core_wait_ns, repeats_ ? 0 : noise_ms);
+  if (repeats_) noise_ms = 0;
+  find_late(noise_ms);
+  typical_lag_ns_ = typical_of(&clock::LaneStarts::lag_ns, noise_ms);
+  typical_core_wait_ns_ = typical_of(&clock::LaneStarts::core_wait_ns, noise_ms);
   std::vector<std::size_t> all(steps_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   times_.emplace(times_of(all));

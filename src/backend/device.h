@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -79,9 +78,6 @@ class Device {
   /// Pinned host memory, in the order of lanes as allocate() has it: kernels' upload() and download() copy from and to
   /// it, the host_compute lane computes on it. A device that has none throws BackendError.
   virtual std::byte* allocate_host(std::int64_t bytes, MemoryCategory category, Lane lane);
-  /// Host memory beside that pool, for copies of what the device has: page-locked where they go faster so, and go
-  /// beside other work. Lives as long as the device. Contents undefined. Throws ResourceError or std::bad_alloc.
-  virtual std::byte* host_buffer(std::int64_t bytes);
   /// The memory, of either kind, is free once everything enqueued on `lane` so far is done.
   virtual void free(std::byte* memory, Lane lane) = 0;
   /// Statistics of all allocations and frees issued so far.
@@ -110,9 +106,6 @@ class Device {
 
   /// False if kernels only take modelled time and compute nothing: results then have no meaning.
   virtual bool computes() const = 0;
-
- private:
-  std::vector<std::unique_ptr<std::byte[]>> buffers_;
 };
 
 }  // namespace fsdpbench::backend

@@ -475,36 +475,41 @@ CachingAllocator::Statistics allocator_walk(const schedule::Schedules& schedules
   return walk.statistics();
 }
 
+FrameworkBlocks framework_blocks(const schedule::Training& training, std::int64_t workspace_bytes) {
+  const config::RunConfig& config = training.config;
+  const plan::Plan& plan = training.plan;
+  if (config.framework() == config::Simulate::Framework::own) return {};
+  using Loss = config::Simulate::Loss;
+  const bool eager = config.loss() != Loss::fused && config.loss() != Loss::chunked;
+  const std::int64_t tokens = checked_product(config.train.batch_per_rank, config.train.seq_len);
+  const std::int64_t logits = checked_product(tokens, config.model.vocab, size_of(DType::f32));
+  FrameworkBlocks blocks{.libraries = workspace_bytes,
+                         .buckets = bucket_bytes(training),
+                         .autograd = true,
+                         .piece = eager ? logits / config.mesh.tensor / config.mesh.context : 0,
+                         .head = static_cast<int>(plan.shapes.modules.size()) - 1};
+  for (const schedule::Buffer& buffer : training.schedules.steady().buffers) {
+    const bool moment = buffer.role == schedule::BufferRole::second_moment ||
+                        buffer.role == schedule::BufferRole::second_moment_replicated;
+    const bool here = moment && buffer.space == MemorySpace::device && !config.simulate.fused_optimizer;
+    if (here) blocks.update = checked_sum(blocks.update, buffer.bytes);
+  }
+  const bool together = plan.unit_of_module.front() == plan.unit_of_module.back() && !config.model.tied_head &&
+                        plan.units.size() > 1 && !config.model.freezes() && config.fsdp.shard_threshold == 0;
+  if (together) {
+    blocks.embedding =
+        checked_product(config.model.vocab / config.mesh.tensor, config.model.width, size_of(plan.gradient_dtype));
+  }
+  return blocks;
+}
+
 CachingAllocator::Statistics allocator_forecast(const schedule::Training& training, const OpTimes& times,
                                                 std::int64_t capacity) {
   std::vector<trace::RankTrace> traces(1);
   forecast_run(training, times, training.schedules.steps.size() + 1, 0, traces);
-  const config::RunConfig& config = training.config;
-  const plan::Plan& plan = training.plan;
-  FrameworkBlocks framework;
-  if (config.framework() != config::Simulate::Framework::own) {
-    using Loss = config::Simulate::Loss;
-    const bool eager = config.loss() != Loss::fused && config.loss() != Loss::chunked;
-    const std::int64_t tokens = checked_product(config.train.batch_per_rank, config.train.seq_len);
-    const std::int64_t logits = checked_product(tokens, config.model.vocab, size_of(DType::f32));
-    framework = {.libraries = times.workspace_bytes,
-                 .buckets = bucket_bytes(training),
-                 .autograd = true,
-                 .piece = eager ? logits / config.mesh.tensor / config.mesh.context : 0,
-                 .head = static_cast<int>(plan.shapes.modules.size()) - 1};
-    const bool together = plan.unit_of_module.front() == plan.unit_of_module.back() && !config.model.tied_head &&
-                          plan.units.size() > 1 && !config.model.freezes() && config.fsdp.shard_threshold == 0;
-    const std::int64_t part = checked_product(config.model.vocab / config.mesh.tensor, config.model.width);
-    for (const schedule::Buffer& buffer : training.schedules.steady().buffers) {
-      const bool moment = buffer.role == schedule::BufferRole::second_moment ||
-                          buffer.role == schedule::BufferRole::second_moment_replicated;
-      const bool here = moment && buffer.space == MemorySpace::device && !config.simulate.fused_optimizer;
-      if (here) framework.update = checked_sum(framework.update, buffer.bytes);
-    }
-    if (together) framework.embedding = checked_product(part, size_of(plan.gradient_dtype));
-  }
-  return allocator_walk(training.schedules, traces.front().records, 0, capacity, config.simulate.expandable_segments,
-                        framework);
+  return allocator_walk(training.schedules, traces.front().records, 0, capacity,
+                        training.config.simulate.expandable_segments,
+                        framework_blocks(training, times.workspace_bytes));
 }
 
 }  // namespace fsdpbench::clock

@@ -130,6 +130,7 @@ struct FrameworkBlocks {
   int head = -1;               ///< the module that has the loss
   std::int64_t embedding = 0;  ///< bytes of its gradients, if one unit has it and the head; else 0
   std::int64_t update = 0;     ///< temporaries of an optimizer that is not one kernel
+  bool operator==(const FrameworkBlocks&) const = default;
 };
 
 /// Figures of PyTorch's caching allocator on a rank that issues these schedules' allocations and frees at the
@@ -141,6 +142,9 @@ CachingAllocator::Statistics allocator_walk(const schedule::Schedules& schedules
                                             std::span<const trace::Record> records, std::size_t first,
                                             std::int64_t capacity = 0, bool expandable = false,
                                             const FrameworkBlocks& framework = {});
+
+/// The blocks of the framework that a training imitates, whose libraries take `workspace_bytes`; none for this engine.
+FrameworkBlocks framework_blocks(const schedule::Training& training, std::int64_t workspace_bytes);
 
 /// Statistics for rank 0 of a training whose ops take `times`: its first steps and two of the steady state, with
 /// simulate.expandable_segments or without.

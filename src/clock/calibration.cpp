@@ -111,13 +111,14 @@ Reach reach_of(const CalibrationLine& line, int ranks, double amount) {
 std::vector<double> ratios_of(const CalibrationLine& line, const CalibrationLine* next, const OpWork& work,
                               Sequence random) {
   const double ns = ns_of(line, work);
+  if (!(ns > 0)) return std::vector<double>(Uncertainty::kDraws, 1.0);
   double apart = 0;
-  if (next != nullptr && ns > 0 && ns_of(*next, work) > 0) apart = std::log(ns_of(*next, work) / ns);
+  if (next != nullptr && ns_of(*next, work) > 0) apart = std::log(ns_of(*next, work) / ns);
   std::vector<double> ratios;
   for (std::size_t draw = 0; draw < Uncertainty::kDraws; ++draw) {
     const CalibrationLine::Refit& refit = line.refits[draw % line.refits.size()];
     const double refitted = refit.fixed_ns * work.fixed + refit.ns_per_amount * work.amount;
-    ratios.push_back((ns > 0 ? refitted / ns : 1) * line.off[random.below(line.off.size())] *
+    ratios.push_back(refitted / ns * line.off[random.below(line.off.size())] *
                      std::exp(apart * (2 * random.uniform() - 1)));
   }
   return ratios;

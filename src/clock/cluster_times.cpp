@@ -152,7 +152,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       const schedule::Op& op = schedule.ops[i];
       if (op.is_transfer() || (op.lane == Lane::host_compute && op.has_work())) {
-        costs.push_back({std::nearbyint(host_seconds(schedule, op, cluster) * 1e9), 0, 0});
+        costs.push_back({std::nearbyint(host_seconds(schedule, op, cluster) * 1e9)});
         continue;
       }
       if (!op.is_collective()) {
@@ -162,7 +162,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
           const int copies = static_cast<int>(unit.members.parameters.size()) * plan.groups.size(unit.group);
           own += copies * compute.stream_seconds(1);  // a kernel for each rank's part of a parameter
         }
-        costs.push_back({std::nearbyint(own * 1e9), 0, 0});
+        costs.push_back({std::nearbyint(own * 1e9)});
         continue;
       }
       CollectiveCost cost = cost_of_collective(op, plan, cluster, use);

@@ -25,17 +25,14 @@ std::string_view to_string(Fabric fabric) {
 
 GroupShape shape_of(const plan::Members& members, int ranks, int gpus_per_node, Placement placement) {
   const int world_nodes = (ranks + gpus_per_node - 1) / gpus_per_node;
-  GroupShape shape{members.count, 1, 1};
+  int nodes = members.count;
   if (placement == Placement::spread) {
     // first + i stride mod nodes takes this many values.
-    shape.nodes = std::min(members.count, world_nodes / std::gcd(members.stride, world_nodes));
-  } else if (members.stride >= gpus_per_node) {
-    shape.nodes = members.count;
-  } else {
-    shape.nodes = members[members.count - 1] / gpus_per_node - members.first / gpus_per_node + 1;
+    nodes = std::min(nodes, world_nodes / std::gcd(members.stride, world_nodes));
+  } else if (members.stride < gpus_per_node) {
+    nodes = members[members.count - 1] / gpus_per_node - members.first / gpus_per_node + 1;
   }
-  shape.per_node = (members.count + shape.nodes - 1) / shape.nodes;
-  return shape;
+  return {members.count, nodes, (members.count + nodes - 1) / nodes};
 }
 
 }  // namespace fsdpbench::clock

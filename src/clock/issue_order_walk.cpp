@@ -210,12 +210,6 @@ class IssueOrderWalk final : public Walk {
   /// visit(number of the group, rank) for all ranks, in order of rank.
   template <typename Visit>
   void for_members(std::size_t size, std::size_t stride, Visit&& visit) const {
-    if (stride == 1) {
-      for (std::size_t number = 0, rank = 0; rank < ranks(); ++number) {
-        for (std::size_t end = rank + size; rank < end; ++rank) visit(number, rank);
-      }
-      return;
-    }
     for (std::size_t rank = 0, number = 0; rank < ranks(); number += stride) {
       for (std::size_t member = 0; member < size; ++member) {
         for (std::size_t k = 0; k < stride; ++k, ++rank) visit(number + k, rank);

@@ -91,8 +91,7 @@ BufferTable::~BufferTable() {
 
 void BufferTable::begin_step(const schedule::Schedule& schedule) {
   schedule_ = &schedule;
-  memory_.resize(persistent_count_);
-  memory_.resize(schedule.buffers.size(), nullptr);
+  memory_.resize(schedule.buffers.size());
 }
 
 void BufferTable::allocate(BufferId id, Lane lane) { memory_[id] = allocate(info(id), lane); }
@@ -108,20 +107,12 @@ void BufferTable::free(BufferId id, Lane lane) {
   memory = nullptr;
 }
 
-std::size_t BufferTable::index_of_persistent(schedule::BufferRole role, int unit) const {
-  std::size_t i = 0;
-  while (i < persistent_count_ && (schedule_->buffers[i].role != role || schedule_->buffers[i].unit != unit)) ++i;
-  return i;
-}
-
-std::byte* BufferTable::persistent(schedule::BufferRole role, int unit) const {
-  const std::size_t i = index_of_persistent(role, unit);
-  return i < persistent_count_ ? memory_[i] : nullptr;
-}
-
-const Buffer* BufferTable::persistent_info(schedule::BufferRole role, int unit) const {
-  const std::size_t i = index_of_persistent(role, unit);
-  return i < persistent_count_ ? &schedule_->buffers[i] : nullptr;
+std::span<std::byte> BufferTable::persistent(schedule::BufferRole role, int unit) const {
+  for (std::size_t i = 0; i < persistent_count_; ++i) {
+    const Buffer& buffer = schedule_->buffers[i];
+    if (buffer.role == role && buffer.unit == unit) return {memory_[i], static_cast<std::size_t>(buffer.bytes)};
+  }
+  return {};
 }
 
 }  // namespace fsdpbench::engine

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -49,15 +50,11 @@ class BufferTable {
   /// Memory of the device, or of the host as the buffer says; null while a transient buffer has none.
   std::byte* at(schedule::BufferId id) const { return memory_[id]; }
   const schedule::Buffer& info(schedule::BufferId id) const { return schedule_->buffers[id]; }
-  /// The persistent buffer of this role and unit; null if the plan has none.
-  std::byte* persistent(schedule::BufferRole role, int unit) const;
-  /// Its description; null likewise.
-  const schedule::Buffer* persistent_info(schedule::BufferRole role, int unit) const;
+  /// The persistent buffer of this role and unit; empty if the plan has none.
+  std::span<std::byte> persistent(schedule::BufferRole role, int unit) const;
 
  private:
   std::byte* allocate(const schedule::Buffer& buffer, Lane lane);
-  /// persistent_count_ if there is none.
-  std::size_t index_of_persistent(schedule::BufferRole role, int unit) const;
 
   backend::Device& device_;
   const schedule::Schedule* schedule_;

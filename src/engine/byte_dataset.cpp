@@ -38,7 +38,7 @@ void add_files_below(const fs::path& folder, std::vector<fs::path>& files) {
 
 }  // namespace
 
-ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
+ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes, std::int64_t most_bytes) try {
   if (const std::string why = lookup_error(path); !why.empty()) {
     throw ConfigError(fmt::format("data.path = \"{}\": {}.", path.string(), why));
   }
@@ -53,9 +53,9 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
     std::vector<fs::path> files;
     add_files_below(path, files);
     std::ranges::sort(files);
-    for (const fs::path& file : files) append_file(file);
+    for (const fs::path& file : files) append_file(file, most_bytes - size());
   } else {
-    append_file(path);
+    append_file(path, most_bytes);
   }
   if (bytes_.empty()) {
     throw ConfigError(
@@ -71,21 +71,18 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
 } catch (const fs::filesystem_error& error) {
   const fs::path& which = error.path1();
   throw ConfigError(fmt::format("data.path = \"{}\": {}cannot be read: {}.", path.string(),
-                                which.empty() || which == path ? "" : which.string() + ": ", error.code().message()));
+                                which == path ? "" : which.string() + ": ", error.code().message()));
 }
 
-void ByteDataset::append_file(const fs::path& file) {
-  const std::size_t room = kMostBytes - size();
-  errno = 0;
+void ByteDataset::append_file(const fs::path& file, std::size_t room) {
   std::ifstream stream(file, std::ios::binary);
-  std::string text(std::min<std::uintmax_t>(fs::file_size(file), room + 1), '\0');
-  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::string text(std::min<std::uintmax_t>(fs::file_size(file), room), '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!stream.is_open() || stream.bad()) {
-    throw fs::filesystem_error("", file, std::error_code(errno == 0 ? EIO : errno, std::generic_category()));
+    throw fs::filesystem_error("", file, std::error_code(errno, std::generic_category()));
   }
   text.resize(stream.gcount());
   if (text.empty() || text.find('\0') != std::string::npos) return;
-  if (text.size() > room) text.resize(room);
   files_ += 1;
   bytes_ += text;
 }

@@ -26,8 +26,8 @@ class BatchSource {
 
 /// Text as one stream of bytes: a file, or all text files below a folder, in the order of their paths. Hidden files
 /// and folders, build* and runs folders, and files with NUL bytes (binary ones) are left out; symbolic links are not
-/// followed. At most kMostBytes are read. Each byte is a token; the mlp learns to continue a piece of text, bytes
-/// scaled to [-1, 1].
+/// followed. Of more than `most_bytes` the first are read. Each byte is a token; the mlp learns to continue a piece of
+/// text, bytes scaled to [-1, 1].
 class ByteDataset : public BatchSource {
  public:
   static constexpr std::int64_t kMostBytes = 256LL << 20;
@@ -35,7 +35,7 @@ class ByteDataset : public BatchSource {
   /// Reads everything now. Throws ConfigError if there is nothing at `path`, if it or a file or folder below it cannot
   /// be read, or if there are fewer than `needed_bytes` bytes of text (a decoder's sample has seq_len + 1: each token's
   /// target is the next one; an mlp's in_features + out_features).
-  ByteDataset(const std::filesystem::path& path, std::int64_t needed_bytes);
+  ByteDataset(const std::filesystem::path& path, std::int64_t needed_bytes, std::int64_t most_bytes = kMostBytes);
 
   /// Bytes of all files together, and how many files they are.
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
@@ -49,7 +49,8 @@ class ByteDataset : public BatchSource {
   void features(std::int64_t sample, std::span<float> inputs, std::span<float> targets) const override;
 
  private:
-  void append_file(const std::filesystem::path& file);
+  /// As much of it as `room` bytes have place for.
+  void append_file(const std::filesystem::path& file, std::size_t room);
 
   std::string bytes_;
   std::int64_t files_ = 0;

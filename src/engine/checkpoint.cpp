@@ -1,5 +1,6 @@
 #include "engine/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -37,14 +38,6 @@ constexpr std::string_view kStepPrefix = "step-";
 bool has_manifest(const fs::path& folder) {
   std::error_code error;
   return fs::exists(folder / kManifest, error);
-}
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!error && fs::is_directory(folder)) return;
-  throw OutputError(fmt::format("{}: cannot make the folder: {}.", folder.string(),
-                                error ? error.message() : "there is a file of that name"));
 }
 
 /// Steps of the checkpoints and of what looks like one in `folder`, the most first; whether they are complete.
@@ -109,8 +102,8 @@ void check_one_training(const fs::path& folder, const std::optional<fs::path>& r
 }
 
 OwnCheckpoints::OwnCheckpoints(const fs::path& folder) {
-  make_folder(folder);
-  if (::access(folder.c_str(), W_OK) != 0) {
+  trace::make_folder(folder);
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) != 0) {
     throw OutputError(
         fmt::format("{}: this user may not write there; choose another checkpoint.folder.", folder.string()));
   }
@@ -174,9 +167,8 @@ void Checkpoint::load(const plan::Plan& plan, int rank, Masters& masters) const 
     if (!file) fail(path, "cannot be read, or is too short");
     digest.add(values);
   });
-  std::string end(saved->second.digest.size() + 1, '\0');
+  std::string end(ParametersDigest::kText, '\0');
   file.read(end.data(), std::ssize(end));
-  end.resize(file.gcount());
   if (digest.bits() != saved->second.digest || end != saved->second.digest) {
     fail(path, "is damaged: its bytes are not those that were saved");
   }
@@ -203,7 +195,7 @@ void CheckpointSaver::save(std::int64_t steps_of_run) {
   const fs::path folder = step_folder(setup_.config.checkpoint.folder, at.steps);
   if (context_.rank == 0) remove_step(folder);  // a killed run may have left it
   context_.world.barrier();
-  make_folder(folder);
+  trace::make_folder(folder);
   write_state(folder);
   context_.world.barrier();
   if (context_.rank == 0) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "base/clock.h"
 #include "schedule/print_schedule.h"
@@ -13,37 +14,32 @@ OpRanges::OpRanges(const plan::Plan& plan, const schedule::Schedules& schedules)
   if (!trace::nvtx_listens()) return;
   for (const schedule::Schedule& schedule : schedules.steps) {
     for (const schedule::Op& op : schedule.ops) {
-      std::int64_t bytes = op.is_collective() ? op.collective()->bytes() : 0;
-      if (!op.is_collective()) {
-        for (schedule::BufferId id : op.operands().writes) bytes += schedule.buffers[id].bytes;
-      }
-      names_.try_emplace(&op, Label{trace::NvtxName(schedule::op_name(plan, op)), bytes});
+      std::int64_t bytes = 0;
+      for (schedule::BufferId id : op.operands().writes) bytes += schedule.buffers[id].bytes;
+      if (op.is_collective()) bytes = op.collective()->bytes();
+      names_.emplace(&op, Label{trace::NvtxName(schedule::op_name(plan, op)), bytes});
     }
   }
 }
 
-void OpRanges::push_to_lane(backend::Device& device, const schedule::Op& op, std::int64_t step) const {
+void OpRanges::begin(backend::Device& device, const schedule::Op& op, std::int64_t step) const {
+  if (names_.empty()) return;
+  const Label& label = names_.at(&op);
+  const trace::NvtxPayload payload{op.unit, step, label.bytes};
+  if (!op.has_work()) return trace::nvtx_push(label.name, trace::kNvtxHostCategory, payload);
   device.enqueue(
       op.lane, "range begin",
-      [label = &names_.at(&op), &op, step](backend::Kernels&) {
-        trace::nvtx_push(label->name, trace::nvtx_category(op.lane), {op.unit, step, label->bytes});
+      [&label, payload, category = trace::nvtx_category(op.lane)](backend::Kernels&) {
+        trace::nvtx_push(label.name, category, payload);
       },
       nullptr);
 }
 
-void OpRanges::pop_from_lane(backend::Device& device, Lane lane) const {
-  device.enqueue(
-      lane, "range end", [](backend::Kernels&) { trace::nvtx_pop(); }, nullptr);
-}
-
-void OpRanges::begin_on_host(const schedule::Op& op, std::int64_t step) const {
+void OpRanges::end(backend::Device& device, const schedule::Op& op) const {
   if (names_.empty()) return;
-  const Label& label = names_.at(&op);
-  trace::nvtx_push(label.name, trace::kNvtxHostCategory, {op.unit, step, label.bytes});
-}
-
-void OpRanges::end_on_host() const {
-  if (!names_.empty()) trace::nvtx_pop();
+  if (!op.has_work()) return trace::nvtx_pop();
+  device.enqueue(
+      op.lane, "range end", [](backend::Kernels&) { trace::nvtx_pop(); }, nullptr);
 }
 
 using schedule::BufferRole;
@@ -108,12 +104,12 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
   backend::Device& device = context_.device;
   trouble_.before_issue();
   if (record != nullptr) record->issued_ns = now_ns();
-  if (!op.has_work()) ranges_.begin_on_host(op, step);
+  if (!op.has_work()) ranges_.begin(device, op, step);
   if (op.is_host()) {
     for (const schedule::Wait& wait : op.waits) device.host_wait(wait.event);
     if (op.kind == OpKind::host_sync) device.synchronize();
     if (record != nullptr) record->end_ns = now_ns();
-    ranges_.end_on_host();
+    ranges_.end(device, op);
     return;
   }
   for (const schedule::Wait& wait : op.waits) device.wait(op.lane, wait.event);
@@ -123,7 +119,7 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
   if (op.has_work()) {
     trouble_.before_op(device, op.lane);
     runner_.resolve(op, buffers_, step, &slot);
-    ranges_.begin_on_lane(device, op, step);
+    ranges_.begin(device, op, step);
     if (record != nullptr) device.set_op(static_cast<std::int32_t>(step), record->op);
     backend::Stamp* stamp = recording_ ? &slot.stamp : nullptr;
     if (op.is_collective() && plan_.groups.size(op.group()) > 1) {
@@ -133,12 +129,12 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
           op.lane, schedule::to_string(op.kind).data(),
           [this, &op, &slot](backend::Kernels& kernels) { runner_.run(op, slot, kernels); }, stamp);
     }
-    ranges_.end_on_lane(device, op.lane);
+    ranges_.end(device, op);
   }
   for (schedule::BufferId id : op.frees) buffers_.free(id, op.lane);
   if (op.record != schedule::kNoEvent) device.record(op.record, op.lane);
   if (recording_ && !(op.allocates.empty() && op.frees.empty())) sample_memory();
-  if (!op.has_work()) ranges_.end_on_host();
+  if (!op.has_work()) ranges_.end(device, op);
 }
 
 void Executor::issue_all(const schedule::Schedule& schedule, std::int64_t step) {
@@ -156,7 +152,6 @@ void Executor::issue_all(const schedule::Schedule& schedule, std::int64_t step) 
 
 float Executor::run_step(std::int64_t step) {
   const schedule::Schedule& schedule = schedules_.of_step(step);
-  const std::size_t first_record = trace_.records.size();
   const std::int64_t begin = now_ns();
   issue_all(schedule, step);
   const std::int64_t issued = now_ns();
@@ -164,20 +159,21 @@ float Executor::run_step(std::int64_t step) {
   last_step_ns_ = now_ns() - begin;
 
   if (recording_) {
+    const std::span<trace::Record> records = std::span(trace_.records).last(schedule.ops.size());
     context_.device.settle_stamps();
-    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      if (schedule.ops[i].has_work()) put_times(slots_[i].stamp, trace_.records[first_record + i]);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (schedule.ops[i].has_work()) device_records_.put(slots_[i].stamp, records[i]);
     }
     context_.device.set_op(-1, -1);
-    take_activities(std::span(trace_.records).subspan(first_record));
+    device_records_.add(context_.device.take_activities(), records, trace_);
     std::int64_t end = begin;
-    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      if (schedule.ops[i].has_work()) end = std::max(end, trace_.records[first_record + i].end_ns);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (schedule.ops[i].has_work()) end = std::max(end, records[i].end_ns);
     }
     trace_.steps.push_back({begin, end, issued});
   }
   if (!context_.device.computes()) return std::numeric_limits<float>::quiet_NaN();
-  const std::byte* loss = buffers_.persistent(BufferRole::loss, -1);
+  const std::byte* loss = buffers_.persistent(BufferRole::loss, -1).data();
   context_.device.enqueue(
       Lane::compute, "read loss",
       [this, loss](backend::Kernels& kernels) {
@@ -188,52 +184,6 @@ float Executor::run_step(std::int64_t step) {
   double sum = 0;
   for (float micro : losses_) sum += static_cast<double>(micro);
   return static_cast<float>(sum / static_cast<double>(losses_.size()));
-}
-
-void Executor::put_times(const backend::Stamp& stamp, trace::Record& record) {
-  record.begin_ns = stamp.begin_ns;
-  record.end_ns = stamp.end_ns;
-  record.peers_arrived_ns = stamp.peers_arrived_ns;
-  record.core_wait_ns = stamp.core_wait_ns;
-  record.link_ns = stamp.link_ns;
-  if (is_of_other_clock(record.issued_ns, record.begin_ns)) {
-    record.begin_ns = record.issued_ns;
-    record.end_ns = std::max(record.end_ns, record.begin_ns);
-  }
-}
-
-bool Executor::is_of_other_clock(std::int64_t earliest_ns, std::int64_t begin_ns) {
-  const std::int64_t early = earliest_ns - begin_ns;
-  if (early <= 0 || early > kClocksDiffer_ns) return false;
-  early_ns_ = std::max(early_ns_, early);
-  return true;
-}
-
-/// An activity begins neither before its op nor before its launch, and ends no later than its op.
-void Executor::keep_order(Activity& activity, trace::Record& op) {
-  const std::int64_t earliest_ns = std::max(op.begin_ns, activity.launch_begin_ns);
-  if (!is_of_other_clock(earliest_ns, activity.begin_ns)) return;
-  activity.begin_ns = earliest_ns;
-  activity.end_ns = std::max(activity.end_ns, earliest_ns);
-  op.end_ns = std::max(op.end_ns, activity.end_ns);
-}
-
-void Executor::take_activities(std::span<trace::Record> records) {
-  backend::Activities taken = context_.device.take_activities();
-  if (taken.all.empty()) return;
-  std::vector<std::int32_t> number;  // of each name taken, among all names of the trace
-  for (std::string& name : taken.names) {
-    const auto [known, fresh] =
-        name_numbers_.try_emplace(std::move(name), static_cast<std::int32_t>(trace_.activity_names.size()));
-    if (fresh) trace_.activity_names.push_back(known->first);
-    number.push_back(known->second);
-  }
-  for (Activity& activity : taken.all) {
-    activity.name = number.at(activity.name);
-    if (activity.launch_name >= 0) activity.launch_name = number.at(activity.launch_name);
-    if (activity.op >= 0) keep_order(activity, records[activity.op]);
-    trace_.activities.push_back(activity);
-  }
 }
 
 }  // namespace fsdpbench::engine

@@ -1,18 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/device.h"
 #include "engine/buffer_table.h"
 #include "engine/byte_dataset.h"
+#include "engine/device_records.h"
 #include "engine/masters.h"
 #include "engine/op_runner.h"
 #include "engine/trouble.h"
@@ -32,33 +28,19 @@ class OpRanges {
   /// `plan` and `schedules` must outlive this object.
   OpRanges(const plan::Plan& plan, const schedule::Schedules& schedules);
 
-  /// Around an op's work: before and after it is enqueued.
-  void begin_on_lane(backend::Device& device, const schedule::Op& op, std::int64_t step) const {
-    if (!names_.empty()) push_to_lane(device, op, step);
-  }
-  /// Ends what begin_on_lane() began.
-  void end_on_lane(backend::Device& device, Lane lane) const {
-    if (!names_.empty()) pop_from_lane(device, lane);
-  }
-  /// Around what the host does for an op without work.
-  void begin_on_host(const schedule::Op& op, std::int64_t step) const;
-  /// Ends what begin_on_host() began.
-  void end_on_host() const;
+  /// Before an op's work is enqueued, or before the host does an op without work.
+  void begin(backend::Device& device, const schedule::Op& op, std::int64_t step) const;
+  /// After it: ends what begin() began.
+  void end(backend::Device& device, const schedule::Op& op) const;
 
  private:
   struct Label {
     trace::NvtxName name;
     std::int64_t bytes = 0;
   };
-  void push_to_lane(backend::Device& device, const schedule::Op& op, std::int64_t step) const;
-  void pop_from_lane(backend::Device& device, Lane lane) const;
 
   std::unordered_map<const schedule::Op*, Label> names_;  // empty: nobody listens
 };
-
-/// A GPU's times are brought onto the host's clock, by CUPTI to within some 10 us as has been measured on H100 and
-/// H200.
-inline constexpr std::int64_t kClocksDiffer_ns = 50'000;
 
 /// One rank: walks the schedule once a step, issues each op to its lane, honours events and host waits, and stamps
 /// every op. It knows no strategy: what it does is what the schedule says.
@@ -91,35 +73,16 @@ class Executor {
 
   /// The steps recorded so far.
   const trace::RankTrace& trace() const { return trace_; }
-  /// At most so long before the host issued it did an op, or a kernel before its launch, begin by the device's clock:
-  /// the two differ by that much. In the trace it begins when it was issued, unless it was earlier than
-  /// kClocksDiffer_ns: that is no clock's doing.
-  std::int64_t early_ns() const { return early_ns_; }
+  /// As DeviceRecords::early_ns().
+  std::int64_t early_ns() const { return device_records_.early_ns(); }
   /// Since the executor was made.
   backend::WireBytes wire_bytes() const { return communicators_.wire_bytes(); }
-  /// As Device::memory().
-  const PoolStatistics& memory() const { return context_.device.memory(); }
-  const PoolStatistics& host_memory() const { return context_.device.host_memory(); }
-  /// As Device::facts().
-  backend::Facts device_facts() const { return context_.device.facts(); }
-  /// As Device::health().
-  std::optional<GpuHealth> gpu_health() const { return context_.device.health(); }
-
-  /// As Masters::collect. After the last step; the device must be one that computes.
-  void collect(const TakeParameter& take) { masters_.collect(take); }
 
  private:
   /// Issues a step op by op.
   void issue_all(const schedule::Schedule& schedule, std::int64_t step);
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
   void sample_memory();
-  void put_times(const backend::Stamp& stamp, trace::Record& record);
-  /// Whether a begin is too early by so little that the clocks of host and device explain it; notes by how much.
-  bool is_of_other_clock(std::int64_t earliest_ns, std::int64_t begin_ns);
-  void keep_order(Activity& activity, trace::Record& op);
-  /// Adds a step's device records to the trace; names that were there before keep their numbers. `records`: of
-  /// the step's ops.
-  void take_activities(std::span<trace::Record> records);
 
   backend::RankContext& context_;
   const plan::Plan& plan_;
@@ -135,9 +98,8 @@ class Executor {
   std::vector<float> losses_;  // by microbatch
   bool recording_ = false;
   std::int64_t last_step_ns_ = 0;
-  std::int64_t early_ns_ = 0;
   trace::RankTrace trace_;
-  std::map<std::string, std::int32_t> name_numbers_;  // of trace_.activity_names
+  DeviceRecords device_records_;
 };
 
 }  // namespace fsdpbench::engine

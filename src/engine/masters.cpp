@@ -25,6 +25,7 @@ constexpr std::int64_t kBytes = sizeof(float);
 constexpr std::array kStateRoles{BufferRole::master_shard,  BufferRole::master_replicated,
                                  BufferRole::first_moment,  BufferRole::first_moment_replicated,
                                  BufferRole::second_moment, BufferRole::second_moment_replicated};
+constexpr std::span kMomentRoles = std::span(kStateRoles).subspan(2);
 
 /// Calls use(begin, whole, count) for each run of elements [begin, begin + count) of a rank's part of a parameter that
 /// lies in one piece, from `whole` on, in the whole of it.
@@ -32,7 +33,7 @@ template <class Use>
 void for_each_run(const plan::ParameterShape& shape, int part, std::int64_t begin, std::int64_t count, Use use) {
   for (const std::int64_t end = begin + count; begin < end;) {
     const plan::ParameterShape::Run run = shape.run_of(begin);
-    const std::int64_t some = shape.parts == 1 ? end - begin : std::min(end, run.first + run.count) - begin;
+    const std::int64_t some = std::min(end, run.first + run.count) - begin;
     use(begin, shape.in_whole(part, begin), some);
     begin += some;
   }
@@ -40,7 +41,6 @@ void for_each_run(const plan::ParameterShape& shape, int part, std::int64_t begi
 
 /// `fill`, which knows whole parameters, asked for elements of this rank's part.
 model::FillParameter of_part(const model::FillParameter& fill, const plan::Plan& plan, int rank) {
-  if (!fill || (plan.mesh.tensor == 1 && plan.mesh.expert == 1)) return fill;
   return [&fill, &plan, rank](int parameter, std::int64_t begin, std::span<float> out) {
     const plan::ParameterShape& shape = plan.shapes.parameters[parameter];
     const int part = plan.groups.index(plan.group_of_parts(shape), rank);
@@ -81,7 +81,7 @@ void fill_window(const std::vector<ShardPiece>& pieces, std::int64_t begin, std:
                  const model::FillParameter& fill, int threads) {
   constexpr std::int64_t kLeastPart = std::int64_t{1} << 15;  // less is filled before a thread has started
   const auto numel = static_cast<std::int64_t>(window.size());
-  const std::int64_t part = std::max(kLeastPart, ceil_div(numel, std::max(1, threads)));
+  const std::int64_t part = std::max<std::int64_t>(kLeastPart, ceil_div(numel, threads));
   std::vector<std::future<void>> others;
   for (std::int64_t offset = part; offset < numel; offset += part) {
     others.push_back(std::async(std::launch::async, [&, offset] {
@@ -97,10 +97,9 @@ template <class Use>
 void for_each_piece(const plan::Plan& plan, const BufferTable& buffers, std::span<float> staging, Use use) {
   for (const BufferRole role : kStateRoles) {
     for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
-      std::byte* const memory = buffers.persistent(role, u);
-      const std::int64_t numel = memory == nullptr ? 0 : buffers.persistent_info(role, u)->bytes / kBytes;
-      for (std::int64_t done = 0; done < numel; done += std::ssize(staging)) {
-        use(memory + done * kBytes, staging.first(std::min<std::int64_t>(std::ssize(staging), numel - done)));
+      const std::span<std::byte> memory = buffers.persistent(role, u);
+      for (std::int64_t done = 0, numel = std::ssize(memory) / kBytes; done < numel; done += std::ssize(staging)) {
+        use(memory.data() + done * kBytes, staging.first(std::min<std::int64_t>(std::ssize(staging), numel - done)));
       }
     }
   }
@@ -167,7 +166,7 @@ class Collection {
     const ShardLayout& layout = plan_.units[first.unit].layout;
     if (first.shard == kReplicated || layout.shards == 1) {
       const BufferRole role = first.shard == kReplicated ? BufferRole::master_replicated : BufferRole::master_shard;
-      const std::byte* master = buffers_.persistent(role, first.unit);
+      const std::byte* master = buffers_.persistent(role, first.unit).data();
       for (const Part& part : parts) show(part.piece, master + part.piece.shard_offset * kBytes);
       return;
     }
@@ -179,7 +178,7 @@ class Collection {
       return;
     }
     window_ = {};
-    std::byte* master = buffers_.persistent(BufferRole::master_shard, first.unit);
+    std::byte* master = buffers_.persistent(BufferRole::master_shard, first.unit).data();
     const plan::Group group = group_of(first.unit);
     const int shard_index = plan_.groups.index(group, context_.rank);
     for (const Part& part : parts) {
@@ -207,11 +206,10 @@ class Collection {
     if (window_.unit == unit && window_.begin <= begin && end <= window_.end) return true;
     const std::int64_t most = Masters::kPieceNumel / layout.shards;
     if (end - begin > most) return false;
-    if (layout.shard_numel <= most) begin = 0;
     window_ = {unit, begin, std::min(layout.shard_numel, begin + most)};
     communicators_.of(group_of(unit))
-        .all_gather(Lane::compute, buffers_.persistent(BufferRole::master_shard, unit) + begin * kBytes, arrived_,
-                    window_.end - window_.begin, DType::f32, nullptr);
+        .all_gather(Lane::compute, buffers_.persistent(BufferRole::master_shard, unit).data() + begin * kBytes,
+                    arrived_, window_.end - window_.begin, DType::f32, nullptr);
     return true;
   }
 
@@ -300,36 +298,30 @@ std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
 }
 
 void Masters::initialize(const model::FillParameter& fill, int threads) {
-  staging_.resize(staging_bytes(plan_) / kBytes);
+  std::vector<float> staging(staging_bytes(plan_) / kBytes);
   const model::FillParameter parameters = of_part(fill, plan_, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-    const int index = plan_.groups.index(plan_.units[u].group, context_.rank);
     const ShardLayout& layout = plan_.units[u].layout;
-    for (const BufferRole role : kStateRoles) {
-      const bool replicated = role == BufferRole::master_replicated;
-      if (role == BufferRole::master_shard || replicated) {
-        load(buffers_.persistent(role, u), replicated ? layout.replicated_pieces() : layout.pieces(index),
-             replicated ? layout.replicated_numel : layout.shard_numel, parameters, threads);
-      } else if (std::byte* const moment = buffers_.persistent(role, u); moment != nullptr) {
-        context_.device.enqueue(
-            Lane::compute, "initialize",
-            [moment, bytes = buffers_.persistent_info(role, u)->bytes](backend::Kernels& kernels) {
-              kernels.fill_zero(moment, bytes);
-            },
-            nullptr);
-      }
+    const int index = plan_.groups.index(plan_.units[u].group, context_.rank);
+    load(BufferRole::master_shard, u, layout.pieces(index), staging, parameters, threads);
+    load(BufferRole::master_replicated, u, layout.replicated_pieces(), staging, parameters, threads);
+    for (const BufferRole role : kMomentRoles) {
+      context_.device.enqueue(
+          Lane::compute, "initialize",
+          [moment = buffers_.persistent(role, u)](backend::Kernels& kernels) {
+            kernels.fill_zero(moment.data(), std::ssize(moment));
+          },
+          nullptr);
     }
   }
   cast_device_shards();
-  context_.device.synchronize();
-  staging_ = {};
 }
 
 void Masters::cast_device_shards() {
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-    std::byte* const kept = buffers_.persistent(BufferRole::device_shard, u);
+    std::byte* const kept = buffers_.persistent(BufferRole::device_shard, u).data();
     if (kept == nullptr) continue;
-    const std::byte* master = buffers_.persistent(BufferRole::master_shard, u);
+    const std::byte* master = buffers_.persistent(BufferRole::master_shard, u).data();
     context_.device.enqueue(
         Lane::compute, "initialize",
         [=, count = plan_.units[u].layout.shard_numel, dtype = plan_.param_dtype](backend::Kernels& kernels) {
@@ -337,22 +329,22 @@ void Masters::cast_device_shards() {
         },
         nullptr);
   }
+  context_.device.synchronize();
 }
 
-void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std::int64_t numel,
+void Masters::load(BufferRole role, int unit, const std::vector<ShardPiece>& pieces, std::span<float> staging,
                    const model::FillParameter& fill, int threads) {
-  if (target == nullptr) return;
-  for (std::int64_t begin = 0; begin < numel;) {
-    const std::int64_t count = std::min(static_cast<std::int64_t>(staging_.size()), numel - begin);
-    fill_window(pieces, begin, std::span(staging_).first(count), fill, threads);
+  const std::span<std::byte> target = buffers_.persistent(role, unit);
+  for (std::int64_t begin = 0, numel = std::ssize(target) / kBytes; begin < numel; begin += std::ssize(staging)) {
+    const std::span<float> some = staging.first(std::min<std::int64_t>(std::ssize(staging), numel - begin));
+    fill_window(pieces, begin, some, fill, threads);
     context_.device.enqueue(
         Lane::compute, "initialize",
-        [source = staging_.data(), to = target + begin * kBytes, count](backend::Kernels& kernels) {
-          kernels.upload(source, to, count * kBytes);
+        [some, to = target.data() + begin * kBytes](backend::Kernels& kernels) {
+          kernels.upload(some.data(), to, std::ssize(some) * kBytes);
         },
         nullptr);
     context_.device.synchronize();  // before the next piece takes the same place
-    begin += count;
   }
 }
 
@@ -383,12 +375,11 @@ void Masters::upload(const std::function<void(std::span<float>)>& give) {
     context_.device.synchronize();
   });
   cast_device_shards();
-  context_.device.synchronize();
 }
 
 void Masters::collect(const TakeParameter& take) {
   if (plan_.groups.index(plan::Group::replicate, context_.rank) != 0) return;  // the first replica has it all
-  std::vector<float> staging(context_.rank == 0 ? staging_bytes(plan_) / kBytes : 0);
+  std::vector<float> staging(staging_bytes(plan_) / kBytes);
   Collection(context_, plan_, buffers_, communicators_, staging, take).run();
 }
 

@@ -54,16 +54,16 @@ class Masters {
   void collect(const TakeParameter& take);
 
  private:
-  void load(std::byte* target, const std::vector<plan::ShardPiece>& pieces, std::int64_t numel,
+  void load(schedule::BufferRole role, int unit, const std::vector<plan::ShardPiece>& pieces, std::span<float> staging,
             const model::FillParameter& fill, int threads);
-  /// Casts the masters to the shards that gathers read instead of them (fsdp.cpu_offload, fsdp.cast_in_optimizer).
+  /// Casts the masters to the shards that gathers read instead of them (fsdp.cpu_offload, fsdp.cast_in_optimizer), and
+  /// waits for all that was issued.
   void cast_device_shards();
 
   backend::RankContext& context_;
   const plan::Plan& plan_;
   const BufferTable& buffers_;
   Communicators& communicators_;
-  std::vector<float> staging_;
 };
 
 /// XXH3-128 over all parameters in canonical order: equal exactly if every bit of every parameter is (up to hash

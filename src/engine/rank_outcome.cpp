@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -191,6 +192,23 @@ RankOutcome outcome_from_bytes(std::string_view bytes) {
   if (has_gpu) show_gpu(r, o.gpu.emplace());
   r.end();
   return o;
+}
+
+void cut_trace(trace::RankTrace& trace, std::int64_t steps, std::int64_t warmup) {
+  const std::size_t measured = std::max<std::int64_t>(0, steps - warmup);
+  trace.steps.resize(std::min(trace.steps.size(), measured));
+  // The host may come to the last op's frees after the lanes are done.
+  const std::int64_t end = trace.steps.empty() ? 0 : std::max(trace.steps.back().end_ns, trace.steps.back().issued_ns);
+  std::erase_if(trace.records, [&](const trace::Record& record) { return record.step >= steps; });
+  std::erase_if(trace.memory, [&](const trace::MemorySample& sample) { return sample.time_ns > end; });
+  std::erase_if(trace.activities, [&](const Activity& activity) { return activity.step >= steps; });
+}
+
+void cut_outcome(RankOutcome& outcome, std::int64_t steps, std::int64_t warmup) {
+  const std::int64_t had = std::ssize(outcome.trace.steps);
+  cut_trace(outcome.trace, steps, warmup);
+  if (had == 0) return;
+  for (std::int64_t& bytes : outcome.wire_bytes) bytes = bytes * std::ssize(outcome.trace.steps) / had;
 }
 
 void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& clock) {

@@ -78,7 +78,7 @@ struct RankOutcome {
   backend::WireBytes wire_bytes{};  ///< of the measured steps
   backend::Facts device;            ///< Device::facts()
   std::optional<GpuHealth> gpu;     ///< Device::health()
-  std::int64_t early_ns = 0;        ///< Executor::early_ns()
+  std::int64_t early_ns = 0;        ///< DeviceRecords::early_ns()
   std::string host;                 ///< name of the machine
 };
 
@@ -87,6 +87,11 @@ std::string to_bytes(const RankOutcome& outcome);
 
 /// Reads what to_bytes() wrote. Throws BackendError if the bytes are of another layout, too few or too many.
 RankOutcome outcome_from_bytes(std::string_view bytes);
+
+/// Takes out of the trace what belongs to no step before `steps`: a step that was cut short has left some.
+void cut_trace(trace::RankTrace& trace, std::int64_t steps, std::int64_t warmup);
+/// Cuts its trace, and its bytes by the steps that are left: those of a step are the same in all steps.
+void cut_outcome(RankOutcome& outcome, std::int64_t steps, std::int64_t warmup);
 
 /// Moves all times of a rank's trace onto rank 0's clock. Times that are 0 mean "not known" and stay.
 void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& clock);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -28,9 +27,8 @@ struct Shared {
   const RunHooks& hooks;
   model::FillParameter fill;
   RunBoard& board;
-  std::atomic<std::int64_t>& fewest_steps;  ///< that a rank of this process has done when it stopped
-  int first_rank;                           ///< of this process
-  int fill_threads;                         ///< a rank may use, so that the ranks of this host use its cores
+  int first_rank;    ///< of this process
+  int fill_threads;  ///< a rank may use, so that the ranks of this host use its cores
 
   std::int64_t warmup() const { return setup.config.train.warmup; }
   std::int64_t total_steps() const { return warmup() + setup.config.train.steps; }
@@ -46,7 +44,7 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
   ParametersDigest digest;
   std::vector<std::vector<float>> kept;
   if (rank == 0 && shared.hooks.keep_parameters) kept.resize(shared.setup.plan.shapes.parameters.size());
-  executor.collect([&](int parameter, std::int64_t /*begin*/, std::span<const float> values) {
+  executor.masters().collect([&](int parameter, std::int64_t /*begin*/, std::span<const float> values) {
     digest.add(values);
     if (kept.empty()) return;
     std::vector<float>& whole = kept[parameter];
@@ -58,27 +56,6 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
   }
   result.parameters_not_finite = digest.not_finite();
   result.parameters = std::move(kept);
-}
-
-/// Takes out of the trace what belongs to no step before `steps`: a step that was cut short has left some.
-void cut_trace(trace::RankTrace& trace, std::int64_t steps, std::int64_t warmup) {
-  const std::size_t measured = std::max<std::int64_t>(0, steps - warmup);
-  if (trace.steps.size() > measured) trace.steps.resize(measured);
-  // The host may come to the last op's frees after the lanes are done.
-  const std::int64_t end = trace.steps.empty() ? 0 : std::max(trace.steps.back().end_ns, trace.steps.back().issued_ns);
-  std::erase_if(trace.records, [&](const trace::Record& record) { return record.step >= steps; });
-  std::erase_if(trace.memory, [&](const trace::MemorySample& sample) { return sample.time_ns > end; });
-  std::erase_if(trace.activities, [&](const Activity& activity) { return activity.step >= steps; });
-}
-
-/// Leaves of all ranks what all have done. The bytes of a step are the same in all steps.
-void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::int64_t warmup) {
-  for (RankOutcome& outcome : outcomes) {
-    const auto had = static_cast<std::int64_t>(outcome.trace.steps.size());
-    cut_trace(outcome.trace, steps, warmup);
-    const auto has = static_cast<std::int64_t>(outcome.trace.steps.size());
-    for (std::int64_t& bytes : outcome.wire_bytes) bytes = had == 0 ? 0 : bytes / had * has;
-  }
 }
 
 /// One rank, from its first parameter to its last.
@@ -117,8 +94,8 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
         shared.hooks.progress(step + 1, shared.computes() ? shared.board.latest_loss() : std::nullopt);
       }
     }
-    memory = executor.memory();
-    host_memory = executor.host_memory();
+    memory = context.device.memory();
+    host_memory = context.device.host_memory();
     if (context.rank == shared.first_rank && shared.hooks.steps_over) shared.hooks.steps_over();
     if (saver) {
       saver->finish(step);
@@ -128,24 +105,17 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   } catch (...) {
     if (!shared.cut_short()) throw;  // else it brings the steps before
   }
-  for (std::int64_t least = shared.fewest_steps; step < least;) {
-    if (shared.fewest_steps.compare_exchange_weak(least, step)) break;
-  }
   RankOutcome outcome;
   for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
-  outcome.memory = memory ? *memory : executor.memory();
-  outcome.host_memory = host_memory ? *host_memory : executor.host_memory();
+  outcome.memory = memory.value_or(context.device.memory());
+  outcome.host_memory = host_memory.value_or(context.device.host_memory());
   outcome.trace = executor.trace();
   cut_trace(outcome.trace, step, shared.warmup());
-  outcome.device = executor.device_facts();
-  outcome.gpu = executor.gpu_health();
+  outcome.device = context.device.facts();
+  outcome.gpu = context.device.health();
   outcome.early_ns = executor.early_ns();
   outcome.host = launch::host_name();
   shared.board.bring(context.rank, step, std::move(outcome));
-  if (context.rank == shared.first_rank) {
-    result.steps_done = step;
-    result.interrupted = step < shared.total_steps();
-  }
 }
 
 /// As run_rank(), and notes it if this rank is the one that fails.
@@ -153,7 +123,6 @@ void run_noted(const Shared& shared, backend::RankContext& context, Measurement&
   try {
     run_rank(shared, context, result);
   } catch (const launch::Stopped&) {
-    shared.fewest_steps = 0;  // it was stopped before its first; who fails asks for nobody's
     throw;
   } catch (...) {
     if (DoneSteps* done = shared.done(context.rank)) done->fail();
@@ -166,31 +135,16 @@ int fill_threads(int ranks_on_host) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_on_host);
 }
 
-/// The model of a link counts in one clock's time. Rank 0 knows the clocks, so it speaks for all.
-void check_emulation(const config::RunConfig& config, const std::vector<launch::ClockOffset>& clocks) {
-  if (!config.emulate.link_gb_per_s) return;
-  for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
-    if (clocks[rank].same_clock) continue;
-    throw BackendError(
-        fmt::format("emulate.link_gb_per_s = {} is for ranks on one host, and rank {} is on another; "
-                    "\"none\" uses the real network",
-                    *config.emulate.link_gb_per_s, rank));
-  }
-}
-
-/// Tells the other processes why this one ends, unless it ends because of them.
-void tell_others(launch::Session& session, const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const launch::Stopped&) {
-  } catch (const std::exception& e) {
-    session.control().fail(e.what());
-  } catch (...) {
-    session.control().fail("an unknown exception");
-  }
-}
-
 }  // namespace
+
+void check_emulation(const config::RunConfig& config, const std::vector<launch::ClockOffset>& clocks) {
+  const auto elsewhere = std::ranges::find(clocks, false, &launch::ClockOffset::same_clock);
+  if (!config.emulate.link_gb_per_s || elsewhere == clocks.end()) return;
+  throw BackendError(
+      fmt::format("emulate.link_gb_per_s = {} is for ranks on one host, and rank {} is on another; "
+                  "\"none\" uses the real network",
+                  *config.emulate.link_gb_per_s, elsewhere - clocks.begin()));
+}
 
 Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource& batches, const RunHooks& hooks,
                 launch::Session* session) {
@@ -208,13 +162,11 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
                                 begin + static_cast<std::int64_t>(out.size()), out.data());
   };
   const model::FillParameter fill = hooks.fill ? hooks.fill : model::FillParameter(initial);
-  std::atomic<std::int64_t> fewest_steps = total;
   const int first_rank = session == nullptr ? 0 : session->control().rank();
   const int ranks_here = session == nullptr ? ranks : session->placement().local_ranks;
-  const Shared shared{setup, batches, hooks, fill, *board, fewest_steps, first_rank, fill_threads(ranks_here)};
+  const Shared shared{setup, batches, hooks, fill, *board, first_rank, fill_threads(ranks_here)};
 
   Measurement result;
-  result.began_at = shared.start();
   std::vector<launch::ClockOffset> before;
   std::vector<launch::ClockOffset> after;
   try {
@@ -227,17 +179,20 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   } catch (const Interrupted&) {
     if (!shared.cut_short() || session != nullptr) throw;
     result.interrupted = true;
-    result.steps_done = fewest_steps;
     result.parameters_digest.reset();
     result.parameters.clear();
     result.parameters_not_finite = 0;
-  } catch (...) {
-    if (session != nullptr) tell_others(*session, std::current_exception());
+  } catch (const launch::Stopped&) {
+    throw;  // the others know
+  } catch (const std::exception& failure) {
+    if (session != nullptr) session->control().fail(failure.what());
     throw;
   }
-  std::vector<RankOutcome> outcomes = board->outcomes();
-  if (session == nullptr && result.interrupted) cut_outcomes(outcomes, result.steps_done, config.train.warmup);
-  for (RankOutcome& outcome : outcomes) {
+  result.began_at = shared.start();
+  result.steps_done = board->steps_done();
+  if (result.steps_done < total) result.interrupted = true;
+  for (RankOutcome& outcome : board->outcomes()) {
+    cut_outcome(outcome, result.steps_done, config.train.warmup);
     result.traces.push_back(std::move(outcome.trace));
     result.memory.push_back(outcome.memory);
     result.host_memory.push_back(outcome.host_memory);

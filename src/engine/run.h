@@ -73,13 +73,17 @@ struct Measurement {
   std::vector<backend::WireBytes> wire_bytes;  ///< as traces, of the measured steps
   std::vector<backend::Facts> devices;         ///< by rank: how its device measured
   std::vector<std::optional<GpuHealth>> gpus;  ///< by rank: how its GPU fared; absent: it has none
-  std::vector<std::int64_t> early_ns;          ///< by rank: Executor::early_ns()
+  std::vector<std::int64_t> early_ns;          ///< by rank: DeviceRecords::early_ns()
   TrainingPosition began_at;                   ///< of the training that the run went on with
   std::vector<SavedCheckpoint> checkpoints;    ///< on rank 0, also those that were removed again
   std::vector<std::string> hosts;              ///< by rank: name of its machine
   double others_share = 0;        ///< of the busiest host's processors, what other programs took; 0: nobody looked
   std::vector<RankClock> clocks;  ///< by rank: the traces are on rank 0's; empty without a session
 };
+
+/// Throws BackendError if links are emulated and a rank is on another host than rank 0: the model of a link counts in
+/// one clock's time. `clocks`: as rank 0, which speaks for all, has measured them.
+void check_emulation(const config::RunConfig& config, const std::vector<launch::ClockOffset>& clocks);
 
 /// Trains train.warmup + train.steps steps on `backend`. Without a session all ranks are threads of this process; with
 /// one, this process is the session's rank, and all processes of the job must call it with the same setup.

@@ -26,53 +26,44 @@ void LossBoard::report(std::int64_t step, int rank, float loss) {
   ++reported_[step];
 }
 
-std::optional<double> LossBoard::mean(std::int64_t step) const {
+std::vector<double> LossBoard::means(std::int64_t steps) const {
   const std::lock_guard lock(mutex_);
-  return mean_of(step);
+  std::vector<double> means;
+  for (std::int64_t step = 0; step < steps; ++step) means.push_back(mean_of(step));
+  return means;
 }
 
 std::optional<StepLoss> LossBoard::latest_mean() const {
   const std::lock_guard lock(mutex_);
   while (complete_ < reported_.size() && reported_[complete_] == ranks_) ++complete_;
   if (complete_ == 0) return std::nullopt;
-  return StepLoss{static_cast<std::int64_t>(complete_), mean_of(complete_ - 1).value()};
+  return StepLoss{static_cast<std::int64_t>(complete_), mean_of(complete_ - 1)};
 }
 
-std::optional<double> LossBoard::mean_of(std::size_t step) const {
-  if (reported_[step] < ranks_) return std::nullopt;
+double LossBoard::mean_of(std::size_t step) const {
   double sum = 0;
   for (std::size_t rank = 0; rank < ranks_; ++rank) sum += static_cast<double>(losses_[step * ranks_ + rank]);
   return sum / static_cast<double>(ranks_);
 }
 
-ThreadBoard::ThreadBoard(int ranks, std::int64_t steps, const std::function<bool()>& stop)
-    : board_(ranks, steps), stop_(stop), outcomes_(ranks) {}
-
 bool ThreadBoard::stops_before(int /*rank*/, std::int64_t step) {
   const std::lock_guard lock(mutex_);
   const auto [decision, fresh] = decisions_.try_emplace(step, false);
-  if (fresh && stop_) decision->second = stop_();
+  if (fresh) decision->second = wanted();
   return decision->second;
 }
 
-void ThreadBoard::bring(int rank, std::int64_t /*steps*/, RankOutcome outcome) {
+void ThreadBoard::bring(int rank, std::int64_t steps, RankOutcome outcome) {
   const std::lock_guard lock(mutex_);
   outcomes_.at(rank) = std::move(outcome);
-}
-
-std::vector<double> ThreadBoard::losses(std::int64_t steps) {
-  std::vector<double> means;
-  for (std::int64_t step = 0; step < steps; ++step) means.push_back(board_.mean(step).value());
-  return means;
+  done_[rank] = steps;
 }
 
 ChannelBoard::ChannelBoard(launch::ControlChannel& channel, std::int64_t steps, const std::function<bool()>& stop)
-    : channel_(channel),
+    : RunBoard(channel.size(), 1, channel.rank() == 0 ? steps : 0, stop),
+      channel_(channel),
       steps_(steps),
-      stop_(stop),
-      board_(channel.size(), channel.rank() == 0 ? steps : 0),
-      noted_(channel.size()),
-      outcomes_(channel.size()) {}
+      noted_(channel.size()) {}
 
 bool ChannelBoard::anybody_wants_to_stop() {
   bool stop = wanted();
@@ -123,6 +114,7 @@ std::optional<StepLoss> ChannelBoard::latest_loss() {
 void ChannelBoard::bring(int rank, std::int64_t steps, RankOutcome outcome) {
   if (rank != 0) channel_.send(0, kOutcome, to_bytes(outcome));
   outcomes_.at(rank) = std::move(outcome);
+  done_.front() = steps;
   if (rank != 0) return;
   for (int other = 1; other < channel_.size(); ++other) {
     const std::size_t index = other;
@@ -132,12 +124,6 @@ void ChannelBoard::bring(int rank, std::int64_t steps, RankOutcome outcome) {
       throw BackendError(fmt::format("rank {} sent the outcome of rank {}", other, outcomes_[index].trace.rank));
     }
   }
-}
-
-std::vector<double> ChannelBoard::losses(std::int64_t steps) {
-  std::vector<double> means;
-  for (std::int64_t step = 0; step < steps; ++step) means.push_back(board_.mean(step).value());
-  return means;
 }
 
 }  // namespace fsdpbench::engine

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "engine/executor.h"
 #include "engine/masters.h"
@@ -72,41 +73,22 @@ backend::CpuOptions cpu_options(const RunConfig& config, const launch::Session* 
   return options;
 }
 
-// No default in these: a new name in the configuration does not compile before it means something here.
+using Registration = backend::NcclOptions::Register;
+using CtaPolicy = backend::NcclOptions::CtaPolicy;
 
-backend::Timer timer(config::Timer named) {
-  switch (named) {
-    case config::Timer::automatic: return backend::Timer::automatic;
-    case config::Timer::cupti: return backend::Timer::cupti;
-    case config::Timer::events: return backend::Timer::events;
-  }
-  throw std::logic_error("backend_options: no such timer");
-}
-
-backend::NcclOptions::Register registration(config::NcclRegister named) {
-  switch (named) {
-    case config::NcclRegister::none: return backend::NcclOptions::Register::none;
-    case config::NcclRegister::local: return backend::NcclOptions::Register::local;
-    case config::NcclRegister::window: return backend::NcclOptions::Register::window;
-  }
-  throw std::logic_error("backend_options: no such registration");
-}
-
-backend::NcclOptions::CtaPolicy cta_policy(config::CtaPolicy named) {
-  switch (named) {
-    case config::CtaPolicy::library: return backend::NcclOptions::CtaPolicy::library;
-    case config::CtaPolicy::efficiency: return backend::NcclOptions::CtaPolicy::efficiency;
-    case config::CtaPolicy::zero: return backend::NcclOptions::CtaPolicy::zero;
-  }
-  throw std::logic_error("backend_options: no such CTA policy");
-}
+constexpr EnumTable<config::Timer, backend::Timer> kTimers{backend::Timer::automatic, backend::Timer::cupti,
+                                                           backend::Timer::events};
+constexpr EnumTable<config::NcclRegister, Registration> kRegistrations{Registration::none, Registration::local,
+                                                                       Registration::window};
+constexpr EnumTable<config::CtaPolicy, CtaPolicy> kCtaPolicies{CtaPolicy::library, CtaPolicy::efficiency,
+                                                               CtaPolicy::zero};
 
 backend::CudaOptions cuda_options(const RunConfig& config) {
   backend::CudaOptions options;
   options.arithmetic = {config.device.deterministic};
-  options.timer = timer(config.device.timer);
-  options.nccl.registration = registration(config.nccl.register_buffers);
-  options.nccl.cta_policy = cta_policy(config.nccl.cta_policy);
+  options.timer = kTimers[config.device.timer];
+  options.nccl.registration = kRegistrations[config.nccl.register_buffers];
+  options.nccl.cta_policy = kCtaPolicies[config.nccl.cta_policy];
   options.nccl.max_ctas = config.nccl.max_ctas;
   options.nccl.blocking = config.nccl.blocking;
   options.nccl.timeout_s = config.nccl.timeout_s;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <functional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -16,7 +15,6 @@
 #include "account/step_breakdown.h"
 #include "account/step_view.h"
 #include "base/clock.h"
-#include "base/error.h"
 #include "config/spelling.h"
 #include "schedule/policy.h"
 #include "schedule/print_schedule.h"
@@ -181,9 +179,7 @@ trace::TimeBase time_base(const engine::Setup& setup, const std::vector<trace::R
 void write_rank_files(const std::filesystem::path& folder, const engine::Setup& setup,
                       const std::vector<trace::RankTrace>& traces, const trace::TimeBase& time,
                       const trace::LabelOf& label, AllFiles& files) {
-  std::error_code error;
-  std::filesystem::create_directories(folder / "trace", error);
-  if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
+  trace::make_folder(folder / "trace");
   for (const trace::RankTrace& trace : traces) {
     files.write([&] {
       trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace,

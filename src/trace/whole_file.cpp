@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -71,6 +73,12 @@ InputFile::int_type InputFile::underflow() {
   bytes_left_ -= static_cast<std::uint64_t>(count);
   setg(piece_.data(), piece_.data(), piece_.data() + count);
   return traits_type::to_int_type(piece_[0]);
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw OutputError(fmt::format("{}: cannot make the folder: {}.", folder.string(), error.message()));
 }
 
 void sync_folder_of(const std::string& path) {

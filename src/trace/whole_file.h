@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <streambuf>
@@ -35,6 +36,9 @@ class InputFile final : public std::streambuf {
   std::vector<char> piece_;
   std::string error_;
 };
+
+/// Makes a folder, with those above it, where there is none. Throws OutputError.
+void make_folder(const std::filesystem::path& folder);
 
 /// Waits until the disk has the names in the folder of `path`. A file system that cannot do that does it by itself.
 void sync_folder_of(const std::string& path);

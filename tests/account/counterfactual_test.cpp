@@ -74,6 +74,11 @@ TEST(Counterfactual, WithoutATimesCauseIsTheStepThatIsSimulatedWithoutIt) {
   config = changed = cases.one(Cause::host_bound).config;
   changed.inject.host_delay_us = 0;
   EXPECT_EQ(without_ns(config, Cause::host_bound), simulated_ns(changed));
+  config = changed = cases.healthy();
+  config.simulate.host_issue_us = 11;
+  config.simulate.launch_us = 300;
+  EXPECT_LT(simulated_ns(changed), simulated_ns(config));
+  EXPECT_EQ(without_ns(config, Cause::host_bound), simulated_ns(changed)) << "launches are the host's, too";
 
   config = changed = cases.one(Cause::unknown).config;
   changed.inject.delay_lane = "";
@@ -157,7 +162,7 @@ TEST(Counterfactual, OneMeasuredStepOfAMachineAdvisesNothing) {
   EXPECT_TRUE(advised());
 }
 
-/// A key in the words of the preset's system.
+/// Fate of a key in the words of the preset's system.
 dialects::Fate fate_of(const config::RunConfig& config, const std::string& key) {
   const config::Field* const field = config::find_field(key);
   return dialects::key_fates(*dialects::dialect_of(config), config, {&field, 1}).front().said.fate;
@@ -294,18 +299,34 @@ TEST(Counterfactual, SaysWhatItIsOfAndWhetherItsMessagesAreGuesses) {
   EXPECT_FALSE(found.causes[1].adds_collectives) << "the same messages in another order";
   EXPECT_EQ(found.causes[0].interval, IntervalKind::one_value);
   EXPECT_EQ(found.causes[0].ci_low, found.causes[0].gain_ms);
+  for (const Counterfactual& knob : found.knobs) {
+    EXPECT_TRUE(!knob.set.starts_with("fsdp.strategy=") || !knob.adds_collectives) << "fewer of the same";
+  }
   config::RunConfig coarser = run.config;
   coarser.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
   EXPECT_TRUE(find_gain(run.typical, coarser, 0).adds_collectives) << "larger ones";
   EXPECT_EQ(find_gain(run.typical, run.config, 0).gain_ms, 0);
-  EXPECT_FALSE(find_gain(run.typical, run.config, 0).adds_collectives);
+  EXPECT_FALSE(find_gain(run.typical, run.config, 0).advised);
+  config::RunConfig healed = run.config;
+  healed.inject.slow_rank = -1;  // the schedule is the same, and so are the times that were measured
+  EXPECT_EQ(find_gain(run.typical, healed, 0).gain_ms, 0);
   config::RunConfig scattered = slow.config;
   scattered.train.steps = 6;
   scattered.simulate.jitter_pct = 3;
-  coarser.train.steps = 6;
-  coarser.simulate.jitter_pct = 3;
-  const Counterfactual gain = find_gain(SimulatedRun(scattered).typical, coarser, 0);
-  EXPECT_LT(gain.ci_low, gain.ci_high) << "of steps that differ there is an interval";
+  const Counterfactuals in_jitter = find_counterfactuals(SimulatedRun(scattered).typical, {}, 0);
+  ASSERT_FALSE(in_jitter.knobs.empty());
+  for (const Counterfactual& gain : in_jitter.knobs) {
+    EXPECT_EQ(gain.interval, IntervalKind::bootstrap);
+    EXPECT_LT(gain.ci_low, gain.ci_high) << "of steps that differ there is an interval";
+    config::RunConfig other = scattered;
+    if (gain.set != "fsdp.strategy=shard_grad_op") continue;
+    other.fsdp.strategy = config::Strategy::shard_grad_op;
+    const Counterfactual same = find_gain(SimulatedRun(scattered).typical, other, 0);
+    EXPECT_EQ(same.gain_ms, gain.gain_ms);
+    EXPECT_EQ(same.ci_low, gain.ci_low);
+    EXPECT_EQ(same.ci_high, gain.ci_high);
+    EXPECT_EQ(same.advised, gain.advised);
+  }
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ TEST(Divergence, WithoutADigestTheReasonIsTheKeyTheDeviceOrTheNumbers) {
   config::RunConfig c;
   EXPECT_EQ(why_no_digest(c, 0), "");
   EXPECT_THAT(why_no_digest(c, 3), HasSubstr("3 elements"));
+  EXPECT_THAT(why_no_digest(c, 1), HasSubstr("1 elements"));
   c.device.backend = config::BackendKind::cuda;
   EXPECT_THAT(why_no_digest(c, 0), HasSubstr("device.deterministic"));
   c.train.params_digest = false;

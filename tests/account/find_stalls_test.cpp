@@ -58,6 +58,69 @@ Op& gather(HandRun& run, Times times, int unit, int records, std::int64_t count 
 }
 void waits(Op& op, int event, WaitReason reason = WaitReason::data) { op.waits.push_back({event, reason}); }
 
+/// The host was blocked by its first op until 90, and issued the computation at 91.
+TEST(FindStalls, TheFirstOpMayBeTheOneThatBlocksTheHost) {
+  for (const auto& [kind, cause] :
+       {std::pair{OpKind::host_sync, Cause::host_sync}, {OpKind::host_wait, Cause::all_gather_limit}}) {
+    HandRun run;
+    run.step(0, 200);
+    run.op(kind, Lane::compute, Times{0, 90, 0}).waits = {{0, WaitReason::limit}};
+    run.forward({91, 200, 91});
+    EXPECT_THAT(find(run).ns, ElementsAre(Pair(cause, 91)));
+  }
+}
+
+TEST(FindStalls, TheHostMayWaitForTheFirstOp) {
+  struct Case {
+    OpKind kind;
+    Lane lane;
+    Cause cause;
+  };
+  for (const Case& c : {Case{OpKind::device_to_host, Lane::device_to_host, Cause::pcie},
+                        {OpKind::optimizer, Lane::host_compute, Cause::host_update}}) {
+    HandRun run;
+    run.step(0, 200);
+    Op& first = run.op(c.kind, c.lane, Times{0, 80, 0});
+    first.record = 0;
+    if (c.kind == OpKind::device_to_host) first.work = schedule::Transfer{};
+    waits(run.op(OpKind::host_wait, Lane::compute, Times{0, 80, 1}), 0);
+    run.forward({85, 200, 85});
+    // The host took 5 to go on.
+    EXPECT_EQ(find(run).ns, (std::map<Cause, std::int64_t>{{Cause::host_bound, 5}, {c.cause, 80}}));
+  }
+}
+
+/// Two of four ranks are recorded. The others may have come last.
+TEST(FindStalls, NobodyIsNamedForARankThatWasNotRecorded) {
+  for (const auto& [arrived, late] : {std::pair{130, 1}, {131, -1}}) {
+    HandRun run(2);
+    run.step(0, 200);
+    run.forward({0, 100}).record = 1;
+    waits(collective(run, OpKind::all_gather, Lane::all_gather, {{100, 150, 0, arrived}, {130, 150, 0, arrived}}, 3, 0),
+          1);
+    waits(run.forward({150, 200}, 3), 0);
+    const RunView view = run.view();
+    const std::vector<Stall> stalls = find_stalls(view.steps().front(), plan::Groups(plan::Mesh{4, 1}), {}, true, 0);
+    ASSERT_FALSE(stalls.empty());
+    EXPECT_EQ(stalls.front().cause, Cause::straggler);
+    EXPECT_EQ(stalls.front().time.end, arrived);
+    EXPECT_EQ(stalls.front().late_rank, late);
+  }
+}
+
+/// Two streams compute; what began first need not have been issued first.
+TEST(FindStalls, AStallEndsWithTheComputationThatBeginsFirst) {
+  HandRun run;
+  run.step(0, 300);
+  run.forward({0, 50});
+  run.op(OpKind::backward, Lane::tensor, Times{150, 300, 1}).phase = Phase::backward;
+  run.forward({100, 300, 100});
+  const Found found = find(run);
+  ASSERT_EQ(found.stalls.size(), 1U);
+  EXPECT_EQ(found.stalls[0].op, 2);
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::host_bound, 50)));
+}
+
 TEST(FindStalls, FirstGatherIsTheStepsBoundary) {
   HandRun run(2);
   run.step(0, 200);

@@ -9,7 +9,8 @@ namespace fsdpbench::account {
 namespace {
 
 TEST(LateRanks, BinomialTailsAreExact) {
-  EXPECT_DOUBLE_EQ(binomial_tail(10, 0, 0.5), 1);
+  for (int trials = 0; trials < 80; ++trials) EXPECT_EQ(binomial_tail(trials, 0, 1.0 / 3), 1) << trials;
+  EXPECT_NEAR(binomial_tail(3, 1, 1.0 / 3), 1 - 8.0 / 27, 1e-15);
   EXPECT_NEAR(binomial_tail(10, 10, 0.5), std::pow(0.5, 10), 1e-15);
   EXPECT_NEAR(binomial_tail(3, 2, 1.0 / 3), 7.0 / 27, 1e-15);
   EXPECT_NEAR(binomial_tail(2000, 1001, 0.5), 0.5, 0.01);
@@ -58,6 +59,28 @@ TEST(LateRanks, NoTimeIsATimeAndMinusOneIsNone) {
   };
   EXPECT_EQ(trials(0), 10);
   EXPECT_EQ(trials(-1), 5);
+}
+
+/// By hand: of three ranks the first is 10 and 4 ms later than both others in two steps, and as quick in a third.
+TEST(LateRanks, ExcessIsBeyondTheMedianOfTheOthers) {
+  constexpr std::int64_t kMilli = 1'000'000;
+  const RankTimes times{{{20 * kMilli, 5 * kMilli}, {8 * kMilli, 5 * kMilli}, {12 * kMilli, 5 * kMilli}},
+                        {{10 * kMilli, 0}, {6 * kMilli, 0}, {6 * kMilli, 0}},
+                        {{7 * kMilli, 3 * kMilli}, {7 * kMilli, 2 * kMilli}, {7 * kMilli, 4 * kMilli}}};
+  const std::vector<Lateness> found = find_late_ranks(times, 0);
+  EXPECT_EQ(found[0].trials, 3) << "ties are none";
+  EXPECT_EQ(found[0].late, 2) << "slower than two of three";
+  EXPECT_EQ(found[0].excess_ms.min, 0);
+  EXPECT_EQ(found[0].excess_ms.max, 10);
+  EXPECT_EQ(found[0].excess_ms.median, 4);
+  EXPECT_EQ(found[1].late, 0);
+  EXPECT_EQ(found[2].late, 1);
+  EXPECT_NEAR(found[0].by_chance, binomial_tail(3, 2, 1.0 / 3), 1e-15);
+  EXPECT_TRUE(find_late_ranks({}, 0).empty());
+  const std::vector<Lateness> alone = find_late_ranks(RankTimes{{{1, 2}}}, 0);
+  ASSERT_EQ(alone.size(), 1U);
+  EXPECT_EQ(alone[0].trials, 0);
+  EXPECT_FALSE(alone[0].significant);
 }
 
 TEST(LateRanks, HalfOfTheRanksMayBeLate) {  // a slow node

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -44,6 +46,26 @@ TEST(Summarize, TheIntervalIsOneOfNinetyFivePercent) {
   std::vector<double> rarer(17, 2.0);
   for (std::size_t i = 0; i < 4; ++i) rarer[i] = 1;
   EXPECT_EQ(summarize(rarer).ci_low, 2);
+}
+
+/// Resamples drawn as there, sorted: the 51st of 2000 from below and from above.
+TEST(Summarize, LeavesOutFiftyOfTwoThousandMediansAtEitherEnd) {
+  for (const std::size_t n : {30U, 100U, 130U}) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < n; ++i) values.push_back(std::exp2(static_cast<double>(i) / 2));
+    std::mt19937 random(12345);
+    std::uniform_int_distribution<std::size_t> index(0, n - 1);
+    std::vector<double> medians;
+    for (int i = 0; i < 2000; ++i) {
+      std::vector<double> sample;
+      while (sample.size() < n) sample.push_back(values[index(random)]);
+      std::ranges::sort(sample);
+      medians.push_back((sample[n / 2 - 1] + sample[n / 2]) / 2);
+    }
+    std::ranges::sort(medians);
+    EXPECT_EQ(summarize(values).ci_low, medians[50]);
+    EXPECT_EQ(summarize(values).ci_high, medians[1949]);
+  }
 }
 
 /// All three of eight values that are twice as large are in the first half with a chance of 7.1 %: then it

@@ -79,6 +79,42 @@ TEST(TypicalStep, JitterIsWhatAStepTookBeyondItAndNoCauseHasIt) {
   EXPECT_TRUE(testing::found_causes(report).empty());
 }
 
+TEST(CauseReport, TheExampleTellsWhatRepeatsAndWhatIsJitter) {
+  CauseCases cases(4);
+  config::RunConfig config = cases.one(Cause::link_bound).config;
+  config.train.steps = 9;
+  config.simulate.jitter_pct = 5;
+  const SimulatedRun run(config);
+  const RunMetrics metrics = run_metrics(run.view, run.setup.plan.groups, 1);
+  const CauseReport report = report_causes(run.view, run.setup, metrics);
+  const auto step = std::ranges::find(run.view.steps(), report.example_step, &StepRecords::number);
+  const std::vector<Stall> stalls =
+      find_stalls(*step, run.setup.plan.groups, config.emulate.link(),
+                  schedule::prefetches_backward(run.setup.policy.fsdp), report.example_place);
+  const std::vector<ToldStall> told = report.typical_stalls.value().tell(*step, report.example_place, stalls);
+  ASSERT_EQ(report.example.size(), told.size());
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(report.example[i].jitter, told[i].jitter);
+    EXPECT_EQ(report.example[i].stall.time.begin, told[i].stall.time.begin);
+    EXPECT_EQ(report.example[i].stall.time.end, told[i].stall.time.end);
+  }
+  EXPECT_TRUE(std::ranges::any_of(report.example, &ToldStall::jitter));
+  EXPECT_FALSE(std::ranges::all_of(report.example, &ToldStall::jitter));
+}
+
+TEST(CauseReport, WhatIsLostInTheNoiseOfTheStepsIsNoGain) {
+  CauseCases cases(11);
+  const SimulatedRun run(cases.one(Cause::late_prefetch).config);
+  RunMetrics metrics = run_metrics(run.view, run.setup.plan.groups, 1);
+  const auto knobs = [&](std::optional<double> noise_pct) {
+    metrics.aa_noise_pct = noise_pct;
+    return report_causes(run.view, run.setup, metrics).knobs.size();
+  };
+  EXPECT_GT(knobs(std::nullopt), 0U);
+  EXPECT_EQ(knobs(0), knobs(std::nullopt));
+  EXPECT_EQ(knobs(1000), 0U);
+}
+
 TEST(TypicalStep, ALateRankStaysLateAmongJitter) {
   CauseCases cases(5);
   config::RunConfig config = cases.healthy();

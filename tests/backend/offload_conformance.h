@@ -151,21 +151,6 @@ TEST_P(OffloadConformance, AFillingDoesNotOverwriteTheNextUse) {
   });
 }
 
-TEST_P(OffloadConformance, ABufferBesideThePoolTakesWhatTheDeviceHas) {
-  constexpr std::int64_t kCount = 3 << 20;
-  run(options(1, 4096), [](RankContext& rank) {
-    std::byte* const buffer = rank.device.host_buffer(kCount * 4);
-    const std::vector<float> values = values_of<float>(1, 0, kCount);
-    std::byte* const memory = put(rank.device, values);
-    rank.device.enqueue(
-        Lane::device_to_host, "save", [=](Kernels& kernels) { kernels.download(memory, buffer, kCount * 4); }, nullptr);
-    rank.device.synchronize();
-    const auto* const saved = reinterpret_cast<const float*>(buffer);
-    EXPECT_EQ(std::vector<float>(saved, saved + kCount), values);
-    EXPECT_EQ(rank.device.host_memory().live_total, 0) << "it is no block of the pool";
-  });
-}
-
 TEST_P(OffloadConformance, AnErrorOnTheHostNamesTheOpAndEndsAllRanks) {
   skip_unless(2);
   if (IsSkipped()) return;

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <random>
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "support/schedule_cases.h"
 
 namespace fsdpbench::clock {
 namespace {
@@ -472,6 +475,113 @@ TEST(AllocatorWalk, AnOpWithoutWorkIsOverWhenItsLaneComesPastIt) {
 }
 
 /// Memory of frameworks beside a schedule's buffers: libraries and buckets always, and what passes between two phases.
+TEST(FrameworkBlocks, AreThoseOfItsSettings) {
+  using config::Simulate;
+  const auto blocks = [](const std::function<void(config::RunConfig&)>& change) {
+    config::RunConfig c = testing::decoder_config(2, 4);
+    c.device.backend = config::BackendKind::virtual_;
+    c.simulate.framework = Simulate::Framework::pytorch;
+    c.simulate.loss = Simulate::Loss::eager;
+    c.fsdp.param_dtype = c.fsdp.reduce_dtype = DType::bf16;
+    c.train.batch_per_rank = 3;
+    c.train.seq_len = 10;
+    change(c);
+    return framework_blocks(testing::make_case(c), 100);
+  };
+  const FrameworkBlocks plain = blocks([](config::RunConfig&) {});
+  EXPECT_EQ(plain.libraries, 100);
+  EXPECT_EQ(plain.buckets, 0);
+  EXPECT_TRUE(plain.autograd);
+  EXPECT_EQ(plain.piece, 3 * 10 * 64 * 4);
+  EXPECT_EQ(plain.head, 3) << "behind the embedding and two blocks";
+  EXPECT_EQ(plain.embedding, 64 * 32 * 2);
+  EXPECT_EQ(plain.update, 0);
+  EXPECT_EQ(blocks([](config::RunConfig& c) { c.simulate.framework = Simulate::Framework::own; }), FrameworkBlocks{});
+  for (const auto loss : {Simulate::Loss::fused, Simulate::Loss::chunked}) {
+    EXPECT_EQ(blocks([&](config::RunConfig& c) { c.simulate.loss = loss; }).piece, 0);
+  }
+  EXPECT_EQ(blocks([](config::RunConfig& c) { c.mesh = {4, 2, 1, 2}; }).piece, 3 * 10 * 64 * 4 / 2);
+  EXPECT_EQ(blocks([](config::RunConfig& c) { c.mesh = {4, 2, 1, 2}; }).embedding, plain.embedding / 2);
+  // Where embedding and head are no unit of their own, or one tensor, or not trained, gradients are another matter.
+  EXPECT_EQ(blocks([](config::RunConfig& c) { c.model.tied_head = true; }).embedding, 0);
+  EXPECT_EQ(blocks([](config::RunConfig& c) { c.fsdp.wrap.mode = config::Wrap::Mode::model; }).embedding, 0);
+  EXPECT_EQ(blocks([](config::RunConfig& c) { c.fsdp.shard_threshold = 1; }).embedding, 0);
+  EXPECT_EQ(blocks([](config::RunConfig& c) { c.model.lora_rank = 4; }).embedding, 0);
+  // Temporaries are as large as the second moments, of which a rank of four has a quarter.
+  const FrameworkBlocks apart = blocks([](config::RunConfig& c) { c.simulate.fused_optimizer = false; });
+  std::int64_t moments = 0;
+  for (const schedule::Buffer& buffer : testing::make_case(testing::decoder_config(2, 4)).schedules.steady().buffers) {
+    if (buffer.role == schedule::BufferRole::second_moment) moments += buffer.bytes;
+  }
+  EXPECT_EQ(apart.update, moments);
+  EXPECT_GT(moments, 0);
+}
+
+TEST(FrameworkBlocks, HoldBucketsOfZeroAndOfDdp) {
+  using config::ReduceBy;
+  using config::ReduceLane;
+  const auto buckets = [](const std::function<void(config::RunConfig&)>& change) {
+    config::RunConfig c = testing::decoder_config(2, 4);
+    c.device.backend = config::BackendKind::virtual_;
+    c.simulate.framework = config::Simulate::Framework::pytorch;
+    c.fsdp.param_dtype = c.fsdp.reduce_dtype = DType::bf16;
+    change(c);
+    return framework_blocks(testing::make_case(c), 0).buckets;
+  };
+  const auto zero = [&](ReduceBy by, ReduceLane lane) {
+    return buckets([&](config::RunConfig& c) {
+      c.fsdp.strategy = config::Strategy::shard_grad_op;
+      c.fsdp.reduce_bucket = 5000;
+      c.fsdp.reduce_by = by;
+      c.fsdp.reduce_lane = lane;
+    });
+  };
+  EXPECT_EQ(zero(ReduceBy::all_reduce, ReduceLane::reduce_scatter), 2 * 5000 * 2) << "one fills while one is reduced";
+  EXPECT_EQ(zero(ReduceBy::all_reduce, ReduceLane::compute), 5000 * 2);
+  EXPECT_EQ(zero(ReduceBy::reduce_scatter, ReduceLane::reduce_scatter), 5000 * 2);
+  const auto ddp = [&](config::Layout layout, int shard, int replicate) {
+    return buckets([&](config::RunConfig& c) {
+      c.fsdp.strategy = shard > 1 ? config::Strategy::full_shard : config::Strategy::no_shard;
+      c.fsdp.layout = layout;
+      c.mesh = {shard * replicate, shard, replicate};
+    });
+  };
+  config::RunConfig all = testing::decoder_config(2, 4);
+  EXPECT_EQ(ddp(config::Layout::per_param, 1, 4), testing::make_case(all).plan.shapes.trained_count() * 2);
+  EXPECT_EQ(ddp(config::Layout::flat, 1, 4), 0);
+  EXPECT_EQ(ddp(config::Layout::per_param, 1, 1), 0);
+  EXPECT_EQ(ddp(config::Layout::per_param, 4, 1), 0);
+}
+
+/// The host is at most 24 passes ahead of the device.
+TEST(AllocatorWalk, TheHostWaitsForThePassBeforeTheLast24) {
+  schedule::Schedules schedules;
+  schedule::Schedule& step = schedules.steps.emplace_back();
+  schedules.event_count = 1;
+  std::vector<trace::Record> records;
+  // A block is freed by another lane that comes past it at 5000. Each pass begins at 1000 i; the host issued all at 1.
+  const auto add = [&](schedule::OpKind kind, Lane lane, std::int64_t begin, std::int64_t end) -> schedule::Op& {
+    records.push_back(
+        {.op = static_cast<std::int32_t>(records.size()), .issued_ns = 1, .begin_ns = begin, .end_ns = end});
+    schedule::Op& op = step.ops.emplace_back();
+    op.kind = kind;
+    op.lane = lane;
+    return op;
+  };
+  const auto reserved = [&](int passes) {
+    step = {};
+    records.clear();
+    step.buffers = {{.bytes = 30 * kMebi}, {.bytes = 30 * kMebi}};
+    add(schedule::OpKind::optimizer, Lane::compute, 1, 2).allocates = {0};
+    add(schedule::OpKind::reduce_scatter, Lane::reduce_scatter, 2, 5000).frees = {0};
+    for (int i = 1; i <= passes; ++i) add(schedule::OpKind::forward, Lane::compute, 1000 * i, 1000 * i + 900);
+    add(schedule::OpKind::optimizer, Lane::compute, 90'000, 90'001).allocates = {1};
+    return allocator_walk(schedules, records, 0).peak_reserved;
+  };
+  EXPECT_EQ(reserved(24 + 4), 60 * kMebi) << "the host is at 4000";
+  EXPECT_EQ(reserved(24 + 5), 30 * kMebi) << "at 5000 the block is free again";
+}
+
 TEST(AllocatorWalk, FrameworksHoldWorkspacesAndTensorsThatPass) {
   schedule::Schedules schedules;
   schedule::Schedule& step = schedules.steps.emplace_back();

@@ -118,6 +118,39 @@ TEST(ClusterTimes, CopyEnginesLeaveMultiprocessorsToComputation) {
   EXPECT_EQ(gathers("hgx-b200", Algorithm::symmetric), "copy_engine, Simple, intra") << "27 million numbers of a rank";
 }
 
+/// Rows of the products that are no multiples of 16 bytes, and rates of them as PyTorch calls its libraries.
+TEST(ClusterTimes, AFrameworkCallsItsLibrariesAsWasMeasured) {
+  config::RunConfig c = llama_like(8);
+  c.model.ffn_width = 1021;
+  c.model.vocab = 1021;
+  ClusterUse use;
+  use.measured = true;
+  const auto ns = [&](config::Simulate::Framework framework, double eager, double odd, double eager_odd) {
+    config::Cluster machine = cluster("dgx-h100");
+    machine.measured = {.product_tflops = 600,
+                        .product_fill = 500,
+                        .odd_output_tflops = odd,
+                        .odd_input_tflops = odd,
+                        .pass_fraction = 0.8,
+                        .eager_fraction = eager,
+                        .eager_odd_output_tflops = eager_odd,
+                        .eager_odd_input_tflops = eager_odd,
+                        .attention_64_tflops = 200,
+                        .attention_128_tflops = 300,
+                        .attention_half_length = 500};
+    c.simulate.framework = framework;
+    return step_ns(c, machine, use);
+  };
+  using enum config::Simulate::Framework;
+  EXPECT_EQ(ns(pytorch, 0.5, 300, 100), ns(pytorch, 0.5, 100, 100)) << "only PyTorch's own count";
+  EXPECT_GT(ns(pytorch, 0.5, 300, 100), ns(pytorch, 0.5, 300, 300));
+  EXPECT_EQ(ns(own, 0.5, 300, 100), ns(own, 0.5, 300, 300));
+  EXPECT_GT(ns(own, 0.5, 100, 300), ns(own, 0.5, 300, 300));
+  EXPECT_EQ(ns(pytorch, 0, 300, 100), ns(pytorch, 0, 300, 300)) << "nothing was measured of it";
+  EXPECT_GT(ns(transformers, 0.5, 300, 100), ns(pytorch, 0.5, 300, 100)) << "norms are several kernels";
+  EXPECT_GT(ns(pytorch, 0.25, 300, 100), ns(pytorch, 0.5, 300, 100)) << "copies are slower";
+}
+
 TEST(ClusterTimes, FrameworksAndCheckpointing) {
   const config::Cluster h100 = cluster("dgx-h100");
   const double eager = step_ns(llama_like(8), h100);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "clock/nccl_tuning.h"
@@ -244,6 +246,44 @@ TEST(CollectiveCost, AlgorithmCanBeToldAndElseIsNcclsChoice) {
   EXPECT_EQ(protocol(1024), Protocol::ll);
   EXPECT_EQ(protocol(64 * kMiB), Protocol::ll128);
   EXPECT_EQ(protocol(8 * kGiB), Protocol::simple);
+}
+
+/// 1: all-gather, 2: reduce-scatter, 4: all-reduce, 8: broadcast.
+TEST(CollectiveCost, EachAlgorithmRunsWhereItCan) {
+  const Cluster h100 = load_cluster("dgx-h100"), a100 = load_cluster("dgx-a100");
+  const auto which = [](const Cluster& cluster, Algorithm algorithm, const GroupShape& shape) {
+    int can = 0;
+    if (can_run(algorithm, Collective::all_gather, cluster, shape)) can += 1;
+    if (can_run(algorithm, Collective::reduce_scatter, cluster, shape)) can += 2;
+    if (can_run(algorithm, Collective::all_reduce, cluster, shape)) can += 4;
+    if (can_run(algorithm, Collective::broadcast, cluster, shape)) can += 8;
+    return can;
+  };
+  constexpr GroupShape kTwo{2, 1, 2}, kThree{3, 1, 3}, kEight{8, 1, 8}, kWide{16, 2, 8}, kPairs{4, 2, 2},
+      kThrees{6, 2, 3}, kSingles{4, 4, 1};
+  struct Row {
+    Algorithm algorithm;
+    std::array<int, 7> can;  // of those shapes, on H100s
+  };
+  for (const Row& row : {Row{Algorithm::automatic, {15, 15, 15, 15, 15, 15, 15}},
+                         {Algorithm::ring, {15, 15, 15, 15, 15, 15, 15}},
+                         {Algorithm::tree, {12, 12, 12, 12, 12, 12, 12}},
+                         {Algorithm::hierarchical, {0, 0, 0, 7, 7, 7, 0}},
+                         {Algorithm::pat, {0, 0, 0, 0, 0, 0, 3}},
+                         {Algorithm::nvls, {0, 4, 4, 0, 0, 0, 0}},
+                         {Algorithm::nvls_tree, {0, 0, 0, 4, 0, 4, 0}},
+                         {Algorithm::symmetric, {0, 7, 7, 0, 0, 0, 0}},
+                         {Algorithm::copy_engine, {0, 1, 1, 0, 0, 0, 0}},
+                         {Algorithm::direct, {7, 7, 7, 7, 7, 7, 7}}}) {
+    std::array<int, 7> can{};
+    std::ranges::transform(std::array{kTwo, kThree, kEight, kWide, kPairs, kThrees, kSingles}, can.begin(),
+                           [&](const GroupShape& shape) { return which(h100, row.algorithm, shape); });
+    EXPECT_EQ(can, row.can) << to_string(row.algorithm);
+  }
+  for (const Algorithm multicast :
+       {Algorithm::nvls, Algorithm::nvls_tree, Algorithm::symmetric, Algorithm::copy_engine}) {
+    EXPECT_EQ(which(a100, multicast, kEight) + which(a100, multicast, kWide), 0);
+  }
 }
 
 // NVIDIA/Megatron-LM 5596: the kernel's device time over 8 H100, off and on.

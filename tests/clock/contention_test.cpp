@@ -150,6 +150,39 @@ TEST(Contention, NothingIsSlowedThatWasNotMeasuredOrIsAsFastBesideOthers) {
   EXPECT_FALSE(run.slowdown({}));
 }
 
+/// A gather beside two passes of modules, one of them the first, and an update, which is no module's.
+TEST(Contention, PartsAloneAreOfModulesBesideCollectives) {
+  schedule::Schedule schedule;
+  std::vector<trace::Record> records;
+  const auto add = [&](OpKind kind, int module, std::int64_t begin, std::int64_t end, std::int64_t arrived = 0) {
+    records.push_back({0, static_cast<std::int32_t>(records.size()), 0, begin, end, arrived});
+    schedule::Op& op = schedule.ops.emplace_back();
+    op.kind = kind;
+    op.module = module;
+    if (kind == OpKind::all_gather) op.work = schedule::Collective{};
+  };
+  add(OpKind::all_gather, -1, 100, 300, 200);
+  add(OpKind::forward, 0, 100, 250);
+  add(OpKind::forward, 1, 250, 300);
+  add(OpKind::optimizer, -1, 200, 300);
+  add(OpKind::forward, 2, 300, 400);
+  std::vector<std::pair<std::size_t, std::vector<std::size_t>>> asked;
+  const std::vector<double> parts = parts_alone(
+      schedule, records, [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t> beside) {
+        asked.push_back({op, {beside.begin(), beside.end()}});
+        return 2.0;
+      });
+  ASSERT_EQ(parts.size(), 5U);
+  EXPECT_LT(parts[0], 1);
+  EXPECT_LT(parts[1], 1) << "from 200 on";
+  EXPECT_LT(parts[2], parts[1]) << "all of it";
+  EXPECT_LT(parts[3], 1);
+  EXPECT_EQ(parts[4], 1);
+  for (const auto& [op, beside] : asked) {
+    for (const std::size_t other : beside) EXPECT_TRUE(op == 0 ? other == 1 || other == 2 : other == 0) << op;
+  }
+}
+
 TEST(Contention, CellsAreChosenByDtypeThenCtasThenShapeAndMessage) {
   config::RunConfig config = testing::decoder_config(4, 4);
   const ContendedRun any;
@@ -172,6 +205,7 @@ TEST(Contention, CellsAreChosenByDtypeThenCtasThenShapeAndMessage) {
   config.nccl.max_ctas = 32;
   EXPECT_EQ(times(by_ctas, {gather}), 4);
   EXPECT_EQ(times({of_gather({{32, 32, 32, 1 << 15, 30, 4}, {1, 1, 1, 1, 0, 6}})}, {gather}), 6);
+  EXPECT_EQ(times({of_gather({{32, 32, 32, 1 << 15, 24, 4}, {32, 32, 32, 1 << 15, 40, 5}})}, {gather}), 4) << "as near";
   // The dtype of the training, where it was measured.
   const std::vector<CalibrationSlowdown> by_dtype{of_gather({always(2)}),
                                                   measured("matrix_product", "all_gather", {always(3)}, DType::bf16)};

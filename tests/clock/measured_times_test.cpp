@@ -236,6 +236,13 @@ TEST(WhatIfTimes, ScalePassesLinksAndHops) {
   changes.link_scale = 4;
   EXPECT_EQ(times(changes), (std::vector<std::int64_t>{3000, 30'000, 60'000}));
   changes = {};
+  changes.link_is = {1, 1, 3, 1};
+  EXPECT_EQ(times(changes), (std::vector<std::int64_t>{25'000, 30'000, 60'000})) << "of its group's links the slowest";
+  changes.link_was = {1, 1, 1, 2};
+  EXPECT_EQ(times(changes), (std::vector<std::int64_t>{13'000, 30'000, 60'000}));
+  changes.link_is = {};
+  EXPECT_EQ(times(changes), (std::vector<std::int64_t>{5000, 30'000, 60'000}));
+  changes = {};
   changes.hop_ns = 500;
   EXPECT_EQ(times(changes), (std::vector<std::int64_t>{10'500, 30'000, 60'000})) << "three hops";
   changes.hop_ns = -1e12;

@@ -55,6 +55,8 @@ TEST(NcclTuning, RatesAreTheLinksByProtocol) {
   EXPECT_NEAR(gb_per_s(kOneNode, kRing, Protocol::ll128, kGather), 0.92 * 371 * 8 / 7.0, 1e-6);
   EXPECT_NEAR(gb_per_s(kOneNode, kRing, Protocol::ll, kGather), 141 * 8 / 7.0, 1) << "capped at 141 on one Hopper node";
   EXPECT_NEAR(gb_per_s(kFour, kRing, Protocol::ll, kGather), 20.4 * 32 / 31, 1e-6) << "what a processor posts";
+  EXPECT_NEAR(gb_per_s({16, 2, 8}, kRing, Protocol::ll, kGather), 39.0 * 16 / 15, 1e-6) << "to one other node, more";
+  EXPECT_NEAR(gb_per_s({24, 3, 8}, kRing, Protocol::ll, kGather), 20.4 * 24 / 23, 1e-6);
   EXPECT_NEAR(gb_per_s(kFour, Algorithm::tree, Protocol::simple, kReduce), 371 * 0.92 / 2, 1e-6);
   EXPECT_NEAR(gb_per_s(kOneNode, Algorithm::nvls, Protocol::simple, kReduce), 371 * 2 * 0.85 * 15 / 16 * 8 / 14, 1e-6);
   EXPECT_NEAR(gb_per_s({16, 2, 8}, Algorithm::nvls_tree, Protocol::simple, kReduce), 371 * 2 * 0.85 * 15 / 16 * 16 / 30,

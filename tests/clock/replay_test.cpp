@@ -78,6 +78,37 @@ TEST(Replay, LanesEventsAndTheHost) {
   EXPECT_EQ(s.ends(two), Ends{100});
 }
 
+/// The host takes 10 to issue an op. What ends just when somebody looks for it wakes nobody.
+TEST(Replay, NobodyIsWokenForWhatIsThere) {
+  const plan::Groups two(plan::Mesh{2, 1});
+  for (const OpKind kind : {OpKind::host_sync, OpKind::host_wait}) {
+    for (const auto& [first, end] : {std::pair{0, 25}, {1, 11 + 7 + 10 + 5}}) {
+      HandSchedule s;
+      s.op(OpKind::forward, Lane::compute, {}, 0, {static_cast<double>(first)});
+      s.op(kind, Lane::compute, {0}, schedule::kNoEvent);
+      s.op(OpKind::forward, Lane::compute, {}, schedule::kNoEvent, {5});
+      s.times.host.issue_ns = 10;
+      s.times.host.wake_ns = 7;
+      EXPECT_EQ(s.ends(two), Ends{static_cast<double>(end)});
+    }
+  }
+  // Another lane's op is issued at 20, when the first ends; the third one at 30, when its lane comes free.
+  HandSchedule s;
+  s.op(OpKind::forward, Lane::compute, {}, 0, {10});
+  s.op(OpKind::copy_in, Lane::copy, {0}, schedule::kNoEvent, {10});
+  s.op(OpKind::copy_in, Lane::copy, {}, schedule::kNoEvent, {5});
+  s.times.host = {10, 0, 1, 7};
+  EXPECT_EQ(s.ends(two), Ends{20 + 10 + 1 + 5});
+  // A communicator is free again at 20, when the second gather could begin on its lane.
+  for (const auto& [ns, end] : {std::pair{10, 25}, {11, 21 + 7 + 5}}) {
+    HandSchedule c;
+    c.collective(Lane::all_gather, schedule::Group::shard, {}, schedule::kNoEvent, {0, static_cast<double>(ns)});
+    c.collective(Lane::reduce_scatter, schedule::Group::shard, {}, schedule::kNoEvent, {0, 5});
+    c.times.host = {10, 0, 0, 7};
+    EXPECT_EQ(c.ends(two), Ends{static_cast<double>(end)});
+  }
+}
+
 TEST(Replay, ASlowRankHoldsUpItsGroupAndNoOther) {
   HandSchedule s;
   s.op(OpKind::backward, Lane::compute, {}, 0, {100});

@@ -1,8 +1,14 @@
 #include "engine/byte_dataset.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string>
+#include <tuple>
 
+#include "base/random.h"
 #include "config/support.h"
 #include "support/without_root.h"
 
@@ -34,9 +40,43 @@ TEST(ByteDataset, ReadsAFolderInTheOrderOfPathsWithoutBinaryHiddenAndBuiltFiles)
   folder.write(".hidden", "hidden");
   folder.write("build-asan/x.txt", "built");
   folder.write("runs/x/result.json", "{}");
+  folder.write("x/__pycache__/y.pyc", "cached");
+  folder.write("d/build.txt", "D");  // a file may be called so
+  folder.write("e/runs", "E");
+  folder.write("f/__pycache__", "F");
+  std::filesystem::create_symlink(folder / "a/z.txt", folder / "link.txt");
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   const ByteDataset data(folder.path(), 1);
-  EXPECT_EQ(as_text(data.sample(0, data.size())), "ABC");
-  EXPECT_EQ(data.files(), 3);
+  EXPECT_EQ(as_text(data.sample(0, data.size())), "ABCDEF");
+  EXPECT_EQ(data.files(), 6);
+}
+
+TEST(ByteDataset, OfTooMuchTextTheFirstBytesAreRead) {
+  const TemporaryFolder folder;
+  folder.write("a", "abc");
+  folder.write("b", "def");
+  folder.write("c", "ghi");
+  for (const auto& [most, text, files] :
+       {std::tuple{2, "ab", 1}, {3, "abc", 1}, {5, "abcde", 2}, {6, "abcdef", 2}, {9, "abcdefghi", 3}}) {
+    const ByteDataset data(folder.path(), 1, most);
+    EXPECT_EQ(as_text(data.sample(0, data.size())), text);
+    EXPECT_EQ(data.files(), files);
+  }
+  EXPECT_EQ(ByteDataset(folder / "a", 1, 2).size(), 2);
+  EXPECT_EQ(ByteDataset::kMostBytes, 268435456);
+}
+
+TEST(ByteDataset, APlaceIsTheHashOfTheIndexAmongAllThatFit) {
+  const TemporaryFolder folder;
+  const ByteDataset data(folder.write("a.txt", "abcdefghij"), 1);
+  std::set<std::string> seen;
+  for (int i = 0; i < 200; ++i) {
+    seen.insert(as_text(data.sample(i, 8)));
+    EXPECT_EQ(as_text(data.sample(i, 8)),
+              std::string("abcdefghij").substr(split_mixed(static_cast<std::uint64_t>(i)) % 3, 8));
+    EXPECT_EQ(as_text(data.sample(i, 10)), "abcdefghij");
+  }
+  EXPECT_THAT(seen, ::testing::ElementsAre("abcdefgh", "bcdefghi", "cdefghij"));
 }
 
 TEST(ByteDataset, SamplesDependOnTheIndexAloneAndSpreadOverTheText) {
@@ -74,12 +114,18 @@ TEST(ByteDataset, WhatCannotBeReadBelowAFolderIsNamed) {
     std::filesystem::permissions(locked, std::filesystem::perms::none);
     const std::string said = config_error([&] { ByteDataset(folder.path(), 1); });
     std::filesystem::permissions(locked, std::filesystem::perms::owner_all);
-    EXPECT_THAT(said, EndsWith(locked.string() + ": cannot be read: Permission denied."));
+    EXPECT_THAT(said, EndsWith("\": " + locked.string() + ": cannot be read: Permission denied."));
   }
+  std::filesystem::permissions(text, std::filesystem::perms::none);
+  EXPECT_EQ(config_error([&] { ByteDataset(text, 1); }),
+            "data.path = \"" + text.string() + "\": cannot be read: Permission denied.");
+  std::filesystem::permissions(text, std::filesystem::perms::owner_all);
 }
 
 TEST(ByteDataset, SaysWhatIsMissing) {
   const TemporaryFolder folder;
+  EXPECT_THAT(config_error([] { ByteDataset("/dev/null", 1); }),
+              EndsWith("\"/dev/null\": is a pipe or a device; expected a regular file or a folder."));
   EXPECT_THAT(config_error([] { ByteDataset("/nowhere", 1); }),
               EndsWith("data.path = \"/nowhere\": there is no such file or folder."));
   EXPECT_THAT(config_error([&] { ByteDataset(folder.path(), 1); }),
@@ -87,7 +133,8 @@ TEST(ByteDataset, SaysWhatIsMissing) {
   folder.write("a.txt", "abc");
   EXPECT_THAT(
       config_error([&] { ByteDataset(folder.path(), 129); }),
-      ::testing::HasSubstr("3 bytes of text are too few: one sample (train.seq_len tokens and the last one's target"));
+      EndsWith("3 bytes of text are too few: one sample (train.seq_len tokens and the last one's target; mlp: inputs "
+               "and targets) needs 129."));
   const ByteDataset data(folder.path(), 3);
   EXPECT_THROW(data.sample(0, 4), std::out_of_range);
   EXPECT_THROW(data.sample(0, 0), std::out_of_range);

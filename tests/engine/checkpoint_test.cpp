@@ -25,6 +25,7 @@
 #include "support/resumed_run.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
+#include "support/without_root.h"
 
 namespace {
 std::function<void(const std::filesystem::path&)> on_fsync;  // null: nobody listens
@@ -193,10 +194,15 @@ TEST(Checkpoint, EveryFourthStepCountsFromTheTrainingsBeginning) {
   std::vector<std::int64_t> steps;
   for (const SavedCheckpoint& saved : testing::resumed(c, testing::checkpoint_after(3, c, folder)).checkpoints) {
     steps.push_back(saved.steps);
-    EXPECT_GT(saved.bytes, 0);
+    std::int64_t bytes = 0;
+    for (const char* name : {"rank-00000.bin", "rank-00001.bin"}) {
+      bytes += static_cast<std::int64_t>(std::filesystem::file_size(std::filesystem::path(saved.folder) / name));
+    }
+    EXPECT_EQ(saved.bytes, bytes);
     EXPECT_GT(saved.ms, 0);
   }
   EXPECT_EQ(steps, (std::vector<std::int64_t>{4, 8}));
+  EXPECT_EQ(Checkpoint(newest_in(folder)).position(), (TrainingPosition{8, 8 * 4}));
 }
 
 /// Replicas hold the same, which one of them writes.
@@ -264,6 +270,41 @@ TEST(Checkpoint, ADamagedFileIsNamed) {
   EXPECT_EQ(said(), "");
 }
 
+TEST(Checkpoint, AFileThatCannotBeReadOrIsNotInTheManifestIsNamed) {
+  const TemporaryFolder folder;
+  const RunConfig c = training(kAll, 2);
+  const std::filesystem::path saved = testing::checkpoint_after(kBefore, c, folder), file = saved / "rank-00001.bin";
+  const auto said = [&] { return refusal([&] { (void)testing::resumed(c, saved); }); };
+  {
+    const WithoutRoot permissions_count;
+    std::filesystem::permissions(file, std::filesystem::perms::none);
+    EXPECT_THAT(said(), HasSubstr("rank-00001.bin: cannot be read, or is too short; expected a checkpoint"));
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  }
+  nlohmann::json manifest = nlohmann::json::parse(read_whole(saved / "manifest.json"));
+  manifest["files"].erase("rank-00001.bin");
+  manifest["digest"] = json_digest(manifest);
+  std::ofstream(saved / "manifest.json") << manifest.dump();
+  EXPECT_THAT(said(), HasSubstr("rank-00001.bin: is not in the manifest"));
+}
+
+TEST(Checkpoint, RanksThatDoNotSeeOneFolderAreTold) {
+  const TemporaryFolder folder;
+  on_fsync = [&](const std::filesystem::path& path) {
+    if (path == std::filesystem::canonical(folder.path()) / "step-000000002") {
+      std::filesystem::remove(path / "rank-00001.bin");
+    }
+  };
+  try {
+    (void)testing::run_tiny(saved_after(2, folder));
+    ADD_FAILURE() << "a checkpoint without the state of rank 1";
+  } catch (const OutputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank-00001.bin: is not there; all ranks must see one folder."));
+  }
+  on_fsync = nullptr;
+  EXPECT_FALSE(newest_checkpoint(folder.path()));
+}
+
 TEST(Checkpoint, ADamagedManifestIsSaidInASentence) {
   const TemporaryFolder folder;
   const std::filesystem::path saved = testing::checkpoint_after(kBefore, training(kBefore, 2), folder),
@@ -291,6 +332,7 @@ TEST(Checkpoint, ADamagedManifestIsSaidInASentence) {
   EXPECT_THAT(said(other.dump()), HasSubstr("has version 5, and this program reads version 6"));
   other["format"] = "another";
   EXPECT_THAT(said(other.dump()), HasSubstr("is no manifest of a checkpoint"));
+  EXPECT_THAT(said("[]"), HasSubstr("is no manifest of a checkpoint"));
   EXPECT_THAT(said("{"), HasSubstr("step-000000003/manifest.json: is no manifest of a checkpoint"));
   std::filesystem::remove(path);
   EXPECT_THAT(refusal([&] { (void)Checkpoint(saved); }), HasSubstr("there is no such file; expected a complete"));
@@ -303,10 +345,13 @@ TEST(Checkpoint, TheOldestGoesOnceTheNewestIsComplete) {
   RunConfig c = saved_after(7, folder);
   c.checkpoint.every = 2;
   c.checkpoint.keep = 2;
-  std::filesystem::create_directories(step_folder(folder.path(), 1));  // what a killed run has left
-  std::filesystem::create_directories(folder.path() / "step-12");      // not ours
-  ASSERT_EQ(testing::run_tiny(c).checkpoints.size(), 4U);              // after 2, 4, 6 and, the last one, 7 steps
-  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000006", "step-000000007", "step-12"));
+  std::filesystem::create_directories(step_folder(folder.path(), 1));   // what a killed run has left
+  std::filesystem::create_directories(step_folder(folder.path(), 99));  // another training's
+  std::filesystem::create_directories(folder.path() / "step-12");       // not ours
+  std::filesystem::create_directories(folder.path() / "s");
+  ASSERT_EQ(testing::run_tiny(c).checkpoints.size(), 4U);  // after 2, 4, 6 and, the last one, 7 steps
+  EXPECT_THAT(names_in(folder.path()),
+              ElementsAre("s", "step-000000006", "step-000000007", "step-000000099", "step-12"));
   EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 7));
   std::filesystem::remove(step_folder(folder.path(), 7) / "manifest.json");
   EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
@@ -381,7 +426,20 @@ TEST(Checkpoint, AFolderIsLockedWhileATrainingSavesThere) {
   EXPECT_NO_THROW(OwnCheckpoints{folder});
   EXPECT_THAT(names_in(folder), IsEmpty());
   std::ofstream(folder / "taken") << "something";
-  EXPECT_THROW(OwnCheckpoints(folder / "taken"), OutputError);
+  const auto output_error = [](const std::filesystem::path& at) {
+    try {
+      const OwnCheckpoints own(at);
+      return std::string();
+    } catch (const OutputError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(output_error(folder / "taken"), (folder / "taken").string() + ": cannot make the folder: Not a directory.");
+  const WithoutRoot permissions_count;
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  EXPECT_EQ(output_error(folder),
+            folder.string() + ": this user may not write there; choose another checkpoint.folder.");
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
 }
 
 }  // namespace

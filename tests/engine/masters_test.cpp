@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -83,6 +86,174 @@ TEST(Masters, ComeBackWholeAndInOrderFromEverySharding) {
   hooks.fill = fill;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     EXPECT_EQ(testing::run_tiny(cases[i], hooks).parameters_digest.value(), expected) << "case " << i;
+  }
+}
+
+/// Linear layers of 12 x 10 and 10 x 12, a unit each.
+RunConfig narrow_mlp(std::int64_t ranks) {
+  RunConfig c = wide_mlp(ranks);
+  c.model.layers = 2;
+  c.model.width = 12;
+  c.model.in_features = c.model.out_features = 10;
+  c.train.optimizer = config::Optimizer::adamw;
+  return c;
+}
+
+/// Calls body(masters, rank, buffers, communicators) on each rank of a run that takes no step; memory is full of 0x11.
+void with_masters(const RunConfig& asked,
+                  const std::function<void(Masters&, int, const BufferTable&, Communicators&)>& body) {
+  const Setup setup = set_up(testing::settled(asked));
+  backend::cpu::make_cpu_backend()->run(backend_options(setup, nullptr), [&](backend::RankContext& context) {
+    Communicators communicators(context, setup.plan.groups);
+    const BufferTable buffers(context.device, setup.schedules.steps.front());
+    context.device.enqueue(
+        Lane::compute, "poison",
+        [&](backend::Kernels& kernels) {
+          for (const schedule::Buffer& buffer : setup.schedules.steps.front().buffers) {
+            const std::span<std::byte> memory = buffers.persistent(buffer.role, buffer.unit);
+            const std::vector<std::byte> poison(memory.size(), std::byte{0x11});
+            kernels.upload(poison.data(), memory.data(), std::ssize(memory));
+          }
+        },
+        nullptr);
+    context.device.synchronize();
+    Masters masters(context, setup.plan, buffers, communicators);
+    body(masters, context.rank, buffers, communicators);
+  });
+}
+
+TEST(Masters, NeedAsMuchAsTheLargestUnitAndAPieceAtMost) {
+  struct Sizes {
+    std::int64_t staging, collection, whole;
+    bool operator==(const Sizes&) const = default;
+  };
+  const auto sizes = [](const RunConfig& c) {
+    const plan::Plan plan = set_up(testing::settled(c)).plan;
+    return Sizes{Masters::staging_bytes(plan), Masters::collection_bytes(plan), Masters::whole_bytes(plan)};
+  };
+  EXPECT_EQ(sizes(narrow_mlp(1)), (Sizes{(12 * 10 + 12) * 4, 0, 0}));
+  EXPECT_EQ(sizes(narrow_mlp(2)), (Sizes{(6 * 10 + 6) * 4, 1024, 0}));  // 2 x 66 x 4 = 528 bytes
+  EXPECT_EQ(sizes(narrow_mlp(3)), (Sizes{(4 * 12 + 4) * 4, 1024, 0}));  // 3 x 52 x 4 = 624 bytes
+  EXPECT_EQ(sizes(wide_mlp(1)), (Sizes{Masters::kPieceBytes, 0, 0}));
+  EXPECT_EQ(sizes(wide_mlp(2)), (Sizes{551 * 1102 * 4, Masters::kPieceBytes, 0}));
+  RunConfig c = narrow_mlp(2);
+  c.fsdp.shard_threshold = 125;                        // weights are of 120 elements
+  EXPECT_EQ(sizes(c), (Sizes{(128 + 12) * 4, 0, 0}));  // each begins at 128 bytes
+  c = testing::splittable_decoder();
+  c.mesh.tensor = 2;
+  EXPECT_EQ(sizes(c).whole, 52 * 24 * 4);  // the embedding
+}
+
+/// (parameter, first element, elements) of each call of fill(), sorted.
+TEST(Masters, AreFilledPieceByPieceByAllThreads) {
+  using Calls = std::vector<std::array<std::int64_t, 3>>;
+  RunConfig c = wide_mlp(1);
+  c.model.layers = 1;
+  constexpr std::int64_t kWeight = 1101 * 1101, kPiece = 1 << 20, kPart = 1 << 15;
+  const auto calls = [&](int threads) {
+    Calls all;
+    std::mutex mutex;
+    with_masters(c, [&](Masters& masters, int, const BufferTable&, Communicators&) {
+      masters.initialize(
+          [&](int parameter, std::int64_t begin, std::span<float> out) {
+            fill(parameter, begin, out);
+            const std::lock_guard lock(mutex);
+            all.push_back({parameter, begin, std::ssize(out)});
+          },
+          threads);
+    });
+    std::ranges::sort(all);
+    return all;
+  };
+  EXPECT_EQ(calls(1), (Calls{{0, 0, kPiece}, {0, kPiece, kWeight - kPiece}, {1, 0, 1101}}));
+  EXPECT_EQ(calls(2), (Calls{{0, 0, kPiece / 2},
+                             {0, kPiece / 2, kPiece / 2},
+                             {0, kPiece, 82363},
+                             {0, kPiece + 82363, kWeight - kPiece - 82363},
+                             {1, 0, 1101}}));
+  Calls many;  // a thread has 32768 elements at least
+  for (std::int64_t begin = 0; begin < kWeight; begin += kPart)
+    many.push_back({0, begin, std::min(kPart, kWeight - begin)});
+  many.push_back({1, 0, 215});
+  many.push_back({1, 215, 886});
+  EXPECT_EQ(calls(100), many);
+}
+
+TEST(Masters, StateComesAndGoesInTheOrderOfRolesWithPaddingAndMomentsAtZero) {
+  // Rank 2 of 3: rows 8 to 11 of 12, then 8 and 9 of 10 and two rows of padding.
+  std::vector<float> expected;
+  for (int i = 0; i < 40; ++i) expected.push_back(value(0, 80 + i));
+  for (int i = 0; i < 4; ++i) expected.push_back(value(1, 8 + i));
+  for (int i = 0; i < 48; ++i) expected.push_back(i < 24 ? value(2, 96 + i) : 0.0F);
+  for (int i = 0; i < 4; ++i) expected.push_back(i < 2 ? value(3, 8 + i) : 0.0F);
+  expected.resize(3 * expected.size());
+  with_masters(narrow_mlp(3), [&](Masters& masters, int rank, const BufferTable&, Communicators&) {
+    masters.initialize(fill, 1);
+    std::vector<float> state;
+    const auto take = [&](std::span<const float> piece) { state.insert(state.end(), piece.begin(), piece.end()); };
+    masters.download(take);
+    EXPECT_EQ(state == expected, rank == 2);
+    float next = 0;
+    masters.upload([&](std::span<float> piece) {
+      for (float& x : piece) x = next++;
+    });
+    state.clear();
+    masters.download(take);
+    ASSERT_EQ(state.size(), 3U * 96U);
+    for (std::size_t i = 0; i < state.size(); ++i) EXPECT_EQ(state[i], static_cast<float>(i));
+  });
+}
+
+TEST(Masters, AreBroughtHomeInOrderWithNoMoreThanTheirBytes) {
+  struct Case {
+    RunConfig config;
+    std::int64_t gathered, broadcast;  // bytes that rank 0 sends
+  };
+  RunConfig whole = wide_mlp(2);  // the window of the first bias holds the second, of another unit of memory by then
+  whole.model.layers = 2;
+  whole.fsdp.layout = Layout::flat;
+  whole.fsdp.wrap.mode = config::Wrap::Mode::model;
+  RunConfig replicas = narrow_mlp(4);
+  replicas.fsdp.strategy = Strategy::hybrid_shard;
+  replicas.mesh.shard = 2;
+  RunConfig biases = narrow_mlp(2);
+  biases.fsdp.shard_threshold = 100;
+  for (const Case& c : {Case{narrow_mlp(1), 0, 0},
+                        {narrow_mlp(2), (66 + 65) * 4, 0},
+                        {narrow_mlp(3), (44 + 52) * 4 * 2, 0},
+                        {replicas, (66 + 65) * 4, 0},
+                        {biases, (60 + 60) * 4, 0},
+                        {wide_mlp(2), 4 * 551 * 4, 4 * 1101 * 1101 * 4 / 2},
+                        {whole, (1103 + 1102) * 4, 2 * 1101 * 1101 * 4 / 2}}) {
+    const plan::Plan plan = set_up(testing::settled(c.config)).plan;
+    with_masters(c.config, [&](Masters& masters, int rank, const BufferTable&, Communicators& communicators) {
+      masters.initialize(fill, 1);
+      const backend::WireBytes before = communicators.wire_bytes();
+      int parameter = 0;
+      std::int64_t next = 0;
+      masters.collect([&](int p, std::int64_t begin, std::span<const float> values) {
+        EXPECT_EQ(rank, 0);
+        if (p != parameter) {
+          EXPECT_EQ(next, plan.shapes.parameters[static_cast<std::size_t>(parameter)].numel());
+          EXPECT_EQ(p, parameter + 1);
+          parameter = p;
+          next = 0;
+        }
+        EXPECT_EQ(begin, next);
+        next += std::ssize(values);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          ASSERT_EQ(values[i], value(p, begin + static_cast<std::int64_t>(i))) << p;
+        }
+      });
+      if (rank != 0) return;
+      EXPECT_EQ(parameter + 1, static_cast<int>(plan.shapes.parameters.size()));
+      const auto sent = [&](backend::Collective kind) {
+        const auto index = static_cast<std::size_t>(kind);
+        return communicators.wire_bytes()[index] - before[index];
+      };
+      EXPECT_EQ(sent(backend::Collective::all_gather), c.gathered) << c.config.mesh.ranks;
+      EXPECT_EQ(sent(backend::Collective::broadcast), c.broadcast) << c.config.mesh.ranks;
+    });
   }
 }
 

@@ -30,6 +30,7 @@ RankOutcome full_outcome() {
   o.wire_bytes = {1, 2, 3, 4};
   o.device = {{"timer", "events"}, {"nccl", ""}};
   o.host = "node7";
+  o.host_memory.reserved = 4;
   o.early_ns = 9000;
   GpuHealth& gpu = o.gpu.emplace();
   gpu.unknown_because = "it was lost";
@@ -64,6 +65,8 @@ TEST(OutcomeBytes, EverythingComesBack) {
   EXPECT_EQ(read.wire_bytes, sent.wire_bytes);
   EXPECT_EQ(read.device, sent.device);
   EXPECT_EQ(read.host, "node7");
+  EXPECT_EQ(read.early_ns, 9000);
+  EXPECT_EQ(read.host_memory.reserved, 4);
   ASSERT_TRUE(read.gpu.has_value());
   EXPECT_EQ(read.gpu->unknown_because, "it was lost");
   EXPECT_EQ(read.gpu->limits.sm_mhz, 1980);
@@ -73,6 +76,8 @@ TEST(OutcomeBytes, EverythingComesBack) {
   EXPECT_FALSE(read.gpu->samples[1].power_mw.has_value());
   ASSERT_EQ(read.gpu->xids.size(), 1U);
   EXPECT_EQ(read.gpu->xids[0].code, 79U);
+  EXPECT_EQ(read.gpu->xids[0].time_ns, 60);
+  EXPECT_EQ(read.gpu->samples[1].time_ns, 50);
   EXPECT_EQ(read.gpu->xids_left_out, 1);
   EXPECT_EQ(read.gpu->errors.ecc_corrected, 2U);
 }
@@ -89,7 +94,12 @@ TEST(OutcomeBytes, EveryCutIsNoticed) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_THROW(outcome_from_bytes(std::string_view(bytes).substr(0, size)), BackendError) << size;
   }
-  EXPECT_THROW(outcome_from_bytes(bytes + "x"), BackendError);
+  try {
+    outcome_from_bytes(bytes + "xy");
+    FAIL();
+  } catch (const BackendError& error) {
+    EXPECT_STREQ(error.what(), "the outcome of a rank has 2 bytes too many");
+  }
 }
 
 TEST(OutcomeBytes, ACountThatCannotBeIsNoticedBeforeMemoryIsTaken) {
@@ -106,9 +116,59 @@ TEST(OutcomeBytes, ACountThatCannotBeIsNoticedBeforeMemoryIsTaken) {
   }
 }
 
+/// Three measured steps after one of warm-up, and the beginning of a fourth.
+RankOutcome cut_short() {
+  RankOutcome o;
+  for (std::int32_t step = 1; step <= 4; ++step) {
+    const std::int64_t begin = 1000 * step;
+    if (step < 4) o.trace.steps.push_back({begin, begin + 500, begin + 600});
+    o.trace.records.push_back({step, 0, begin, begin + 1, begin + 2, 0});
+    Activity activity;
+    activity.step = step;
+    o.trace.activities.push_back(activity);
+    for (const std::int64_t after : {400, 600, 601}) o.trace.memory.emplace_back().time_ns = begin + after;
+  }
+  o.wire_bytes = {30, 9, 0, 3};
+  return o;
+}
+
+TEST(CutOutcome, KeepsWhatBelongsToTheStepsThatAllHaveDone) {
+  struct Case {
+    std::int64_t steps;
+    std::size_t windows, records, samples;
+    backend::WireBytes bytes;
+  };
+  for (const Case& c : {Case{5, 3, 4, 8, {30, 9, 0, 3}},
+                        {4, 3, 3, 8, {30, 9, 0, 3}},
+                        {3, 2, 2, 5, {20, 6, 0, 2}},
+                        {2, 1, 1, 2, {10, 3, 0, 1}},
+                        {1, 0, 0, 0, {}},
+                        {0, 0, 0, 0, {}}}) {
+    RankOutcome o = cut_short();
+    cut_outcome(o, c.steps, 1);
+    EXPECT_EQ(o.trace.steps.size(), c.windows) << c.steps;
+    EXPECT_EQ(o.trace.records.size(), c.records) << c.steps;
+    EXPECT_EQ(o.trace.activities.size(), c.records) << c.steps;
+    EXPECT_EQ(o.trace.memory.size(), c.samples) << c.steps;
+    EXPECT_EQ(o.wire_bytes, c.bytes) << c.steps;
+  }
+  RankOutcome nothing;
+  cut_outcome(nothing, 3, 1);
+  EXPECT_EQ(nothing.wire_bytes, backend::WireBytes{});
+}
+
+/// The lanes may end after the host has issued all.
+TEST(CutOutcome, AStepEndsWithItsLastOp) {
+  trace::RankTrace trace;
+  trace.steps = {{1000, 1900, 1600}};
+  for (const std::int64_t time : {1900, 1901}) trace.memory.emplace_back().time_ns = time;
+  cut_trace(trace, 1, 0);
+  EXPECT_EQ(trace.memory.size(), 1U);
+}
+
 trace::RankTrace some_trace() {
   trace::RankTrace trace;
-  trace.steps = {{1000, 5000}};
+  trace.steps = {{1000, 5000, 4000}};
   trace.records = {{0, 0, 1100, 1200, 1300, 1250}, {0, 1, 1400, 0, 0, 0}};
   trace.memory.resize(1);
   trace.memory[0].time_ns = 1500;
@@ -116,6 +176,9 @@ trace::RankTrace some_trace() {
   trace.activities.resize(1);
   trace.activities[0].begin_ns = 1210;
   trace.activities[0].end_ns = 1290;
+  trace.activities.push_back(trace.activities[0]);
+  trace.activities[1].launch_begin_ns = 1150;
+  trace.activities[1].launch_end_ns = 1160;
   return trace;
 }
 
@@ -124,6 +187,7 @@ TEST(RootClock, MovesEveryKnownTimeAndNothingElse) {
   move_to_root_clock(trace, launch::ClockCorrection({.offset_ns = 10'000, .residual_ns = 5, .at_ns = 20'000}));
   EXPECT_EQ(trace.steps[0].begin_ns, 11'000);
   EXPECT_EQ(trace.steps[0].end_ns, 15'000);
+  EXPECT_EQ(trace.steps[0].issued_ns, 14'000);
   EXPECT_EQ(trace.records[0].issued_ns, 11'100);
   EXPECT_EQ(trace.records[0].begin_ns, 11'200);
   EXPECT_EQ(trace.records[0].end_ns, 11'300);
@@ -135,6 +199,25 @@ TEST(RootClock, MovesEveryKnownTimeAndNothingElse) {
   EXPECT_EQ(trace.activities[0].begin_ns, 11'210);
   EXPECT_EQ(trace.activities[0].end_ns, 11'290);
   EXPECT_EQ(trace.activities[0].launch_begin_ns, 0);
+  EXPECT_EQ(trace.activities[1].launch_begin_ns, 11'150);
+  EXPECT_EQ(trace.activities[1].launch_end_ns, 11'160);
+}
+
+TEST(RootClock, MovesTheSamplesAndFaultsOfAGpu) {
+  GpuHealth gpu;
+  gpu.samples.resize(1);
+  gpu.samples[0].time_ns = 100;
+  gpu.samples[0].until_ns = 200;
+  gpu.xids = {{300, 79}};
+  GpuHealth other = gpu;
+  move_to_root_clock(gpu, launch::ClockCorrection({.offset_ns = 10'000, .residual_ns = 5, .at_ns = 20'000}));
+  EXPECT_EQ(gpu.samples[0].time_ns, 10'100);
+  EXPECT_EQ(gpu.samples[0].until_ns, 10'200);
+  EXPECT_EQ(gpu.xids[0].time_ns, 10'300);
+  EXPECT_EQ(gpu.xids[0].code, 79U);
+  move_to_root_clock(other, launch::ClockCorrection({.offset_ns = 5, .same_clock = true}));
+  EXPECT_EQ(other.samples[0].time_ns, 100);
+  EXPECT_EQ(other.xids[0].time_ns, 300);
 }
 
 TEST(RootClock, OneClockNeedsNoMoving) {

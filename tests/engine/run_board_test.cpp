@@ -81,6 +81,7 @@ TEST(ChannelBoard, CollectsAllAtRank0AndLeavesNoMessageForTheNextRun) {
     std::vector<std::int64_t> done;
     const auto board = walk_processes(hub, never, done);
     EXPECT_EQ(done, std::vector<std::int64_t>(kRanks, kSteps));
+    EXPECT_EQ(board->steps_done(), kSteps);
     expect_complete(*board, kSteps);
   }
 }
@@ -102,6 +103,70 @@ TEST(ChannelBoard, AStopOfAnyRankEndsAllAfterTheSameStep) {
   }
 }
 
+/// One thread asks for all, the last rank first, so that what rank 2 wants is there when rank 0 decides.
+TEST(ChannelBoard, AStopTakesEffectAStepLaterAndIsOver) {
+  testing::LocalChannels hub(kRanks);
+  bool wanted = false;
+  const std::function<bool()> stop = [&] { return wanted; }, never;
+  std::vector<std::unique_ptr<launch::ControlChannel>> channels;
+  for (int rank = 0; rank < kRanks; ++rank) channels.push_back(hub.channel(rank));
+  for (const int stopper : {0, 1, 2, -1}) {
+    std::vector<std::unique_ptr<ChannelBoard>> boards;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      boards.push_back(std::make_unique<ChannelBoard>(*channels[static_cast<std::size_t>(rank)], kSteps,
+                                                      rank == stopper ? stop : never));
+    }
+    std::int64_t step = 0;
+    for (bool over = false; step < kSteps; ++step) {
+      wanted = step >= 3;
+      for (int rank = kRanks; rank-- > 0;) {
+        const bool stops = boards[static_cast<std::size_t>(rank)]->stops_before(rank, step);
+        EXPECT_TRUE(rank == kRanks - 1 || stops == over);
+        over = stops;
+      }
+      if (over) break;
+    }
+    EXPECT_EQ(step, stopper < 0 ? kSteps : 4);
+  }
+}
+
+TEST(ChannelBoard, ToldLossesAreTheLatestThatAllHaveReported) {
+  testing::LocalChannels hub(2);
+  const auto root = hub.channel(0), other = hub.channel(1);
+  const std::function<bool()> never;
+  ChannelBoard mine(*root, kSteps, never), its(*other, kSteps, never);
+  mine.report_loss(0, 0, 2);
+  EXPECT_FALSE(mine.latest_loss());
+  for (const std::int64_t step : {0, 1, 2}) its.report_loss(1, step, 4);
+  EXPECT_EQ(mine.latest_loss().value().steps, 1);
+  EXPECT_EQ(mine.latest_loss().value().mean, 3);
+  mine.report_loss(0, 1, 6);
+  EXPECT_EQ(mine.latest_loss().value().steps, 2);
+  EXPECT_EQ(mine.latest_loss().value().mean, 5);
+  EXPECT_EQ(mine.losses(2), (std::vector<double>{3, 5}));
+  EXPECT_EQ(mine.losses(1), (std::vector<double>{3}));
+}
+
+TEST(ThreadBoard, TheStepsThatAllHaveDoneAreTheFewestThatAnyHas) {
+  const std::function<bool()> never;
+  ThreadBoard board(kRanks, kSteps, never);
+  board.bring(1, 5, outcome_of(1));
+  board.bring(2, 7, outcome_of(2));
+  EXPECT_EQ(board.steps_done(), 0) << "one of them has brought nothing";
+  board.bring(0, 6, outcome_of(0));
+  EXPECT_EQ(board.steps_done(), 5);
+}
+
+TEST(ThreadBoard, AllGetTheAnswerOfWhoeverAsksFirst) {
+  int asked = 0;
+  const std::function<bool()> stop = [&] { return ++asked == 3; };
+  ThreadBoard board(kRanks, kSteps, stop);
+  for (const std::int64_t step : {0, 1, 2}) {
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(board.stops_before(rank, step), step == 2);
+  }
+  EXPECT_EQ(asked, 3);
+}
+
 TEST(ChannelBoard, AFailureEndsWhoeverWaits) {
   testing::LocalChannels hub(2);
   const auto root = hub.channel(0);
@@ -119,7 +184,26 @@ TEST(ChannelBoard, RefusesALossOfAnotherSize) {
   hub.channel(1)->send(0, "run.loss", "ab");
   const std::function<bool()> never;
   ChannelBoard board(*root, kSteps, never);
-  EXPECT_THROW(board.latest_loss(), BackendError);
+  try {
+    board.latest_loss();
+    FAIL();
+  } catch (const BackendError& error) {
+    EXPECT_STREQ(error.what(), "rank 1 sent a loss of 2 bytes; it has 4");
+  }
+}
+
+TEST(ChannelBoard, RefusesTheOutcomeOfAnotherRank) {
+  testing::LocalChannels hub(2);
+  const auto root = hub.channel(0);
+  hub.channel(1)->send(0, "run.outcome", to_bytes(outcome_of(2)));
+  const std::function<bool()> never;
+  ChannelBoard board(*root, kSteps, never);
+  try {
+    board.bring(0, 0, outcome_of(0));
+    FAIL();
+  } catch (const BackendError& error) {
+    EXPECT_STREQ(error.what(), "rank 1 sent the outcome of rank 2");
+  }
 }
 
 }  // namespace

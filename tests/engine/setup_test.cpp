@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "base/error.h"
+#include "engine/executor.h"
+#include "engine/masters.h"
+#include "schedule/memory_walk.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
@@ -84,6 +88,44 @@ TEST(Setup, TheLargestModelFits) {
   c.mesh.ranks = 1;
   c.train.steps = c.train.warmup = c.train.seq_len = c.train.batch_per_rank = 1;
   EXPECT_GT(pool_bytes(c).value_or(0), std::int64_t{4} << 50);
+}
+
+TEST(Setup, MemoryIsThatOfTheStepsAndOfBringingParametersHome) {
+  config::RunConfig c = testing::splittable_decoder();
+  c.mesh.tensor = 2;
+  for (const bool computes : {true, false}) {
+    if (!computes) c.emulate.compute_tflops = 1;
+    const engine::Setup s = set_up(testing::settled(c));
+    EXPECT_EQ(s.pool_bytes, s.memory.reserved + Masters::collection_bytes(s.plan));
+    EXPECT_EQ(s.host_bytes, Executor::recording_bytes(s.schedules, c.train.steps) +
+                                (computes ? Masters::staging_bytes(s.plan) + Masters::whole_bytes(s.plan) : 0));
+    EXPECT_GT(Masters::whole_bytes(s.plan), 0);
+    EXPECT_EQ(s.memory, schedule::memory_walk(s.schedules, c.train.warmup + c.train.steps));
+    EXPECT_FALSE(s.uses_offload_lanes());
+  }
+  c.fsdp.cpu_offload = config::CpuOffload::all;
+  EXPECT_TRUE(set_up(testing::settled(c)).uses_offload_lanes());
+}
+
+std::string refusal_of(const std::string& name, const char* value) {
+  try {
+    check_environment([&](const std::string& asked) { return asked == name ? value : nullptr; });
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(Setup, VariablesThatAreNoneAreRefusedBeforeAnythingBegins) {
+  for (const char* good : {"", "0", "0.5", "1800", "1e7"}) EXPECT_EQ(refusal_of("FSDPBENCH_STALL_S", good), "") << good;
+  for (const char* bad : {"-1", "10000001", "x", "5x", "nan"}) {
+    EXPECT_EQ(refusal_of("FSDPBENCH_STALL_S", bad),
+              std::string("FSDPBENCH_STALL_S is '") + bad + "'; expected seconds, from 0 (for ever) to 1e+07.");
+  }
+  EXPECT_EQ(
+      refusal_of("FSDPBENCH_SHARE_MEMORY", "2"),
+      "FSDPBENCH_SHARE_MEMORY is '2'; expected 1 (ranks of one host read each other's memory) or 0 (they exchange "
+      "messages).");
 }
 
 TEST(ShareMemory, IsOnUnlessItIsTurnedOff) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "clock/calibration.h"
+#include "clock/cluster_times.h"
 #include "clock/op_times.h"
 #include "config/cluster.h"
 
@@ -142,6 +143,196 @@ TEST(Simulate, EachSettingOfItsFrameworkChangesItsOpsOnACluster) {
               c.nccl.cta_policy = config::CtaPolicy::zero;
             }),
             ops_ns(registered));
+}
+
+TEST(Simulate, TellsTheClusterWhatTheConfigurationSays) {
+  using config::Simulate;
+  using Loss = Simulate::Loss;
+  const config::Cluster cluster = config::load_cluster("dgx-h100");
+  struct Case {
+    std::function<void(RunConfig&)> change;
+    std::function<void(clock::ClusterUse&)> expected;
+  };
+  const auto window = [](RunConfig& c) { c.nccl.register_buffers = config::NcclRegister::window; };
+  const std::vector<Case> cases{
+      {[](RunConfig&) {}, [](clock::ClusterUse&) {}},
+      {[](RunConfig& c) { c.simulate.compiled = true; }, [](clock::ClusterUse& u) { u.framework.compiled = true; }},
+      {[](RunConfig& c) { c.simulate.loss = Loss::fused; },
+       [](clock::ClusterUse& u) { u.framework.fused_loss = true, u.framework.eager_loss = false; }},
+      {[](RunConfig& c) { c.simulate.loss = Loss::eager; }, [](clock::ClusterUse&) {}},
+      {[](RunConfig& c) { c.simulate.loss = Loss::chunked, c.simulate.compiled = true; },
+       [](clock::ClusterUse& u) {
+         u.framework.fused_loss = true, u.framework.eager_loss = false, u.framework.compiled = true;
+       }},
+      {[](RunConfig& c) { c.simulate.loss = Loss::referenced_fp32, c.simulate.compiled = true; },
+       [](clock::ClusterUse& u) { u.framework.compiled = true; }},
+      {[](RunConfig& c) { c.simulate.loss = Loss::referenced, c.simulate.compiled = true; },
+       [](clock::ClusterUse& u) { u.framework.compiled = true; }},
+      {[](RunConfig& c) { c.simulate.fused_optimizer = false; },
+       [](clock::ClusterUse& u) { u.framework.fused_optimizer = false; }},
+      {[](RunConfig& c) { c.simulate.attention = Simulate::Attention::current; },
+       [](clock::ClusterUse& u) { u.framework.attention = clock::Attention::current; }},
+      {[](RunConfig& c) { c.simulate.efficiency.value = 0.5; },
+       [](clock::ClusterUse& u) { u.framework.efficiency = 0.5; }},
+      {[](RunConfig& c) { c.simulate.collectives = Simulate::Collectives::tree; },
+       [](clock::ClusterUse& u) { u.algorithm = clock::Algorithm::tree; }},
+      {[](RunConfig& c) { c.simulate.placement = Simulate::Placement::spread, c.mesh.ranks = 16; },
+       [](clock::ClusterUse& u) { u.placement = clock::Placement::spread; }},
+      {window, [](clock::ClusterUse& u) { u.algorithm = clock::Algorithm::symmetric; }},
+      {[&](RunConfig& c) { window(c), c.nccl.cta_policy = config::CtaPolicy::zero; },
+       [](clock::ClusterUse& u) { u.algorithm = clock::Algorithm::copy_engine; }},
+      {[&](RunConfig& c) { window(c), c.simulate.collectives = Simulate::Collectives::ring; },
+       [](clock::ClusterUse& u) { u.algorithm = clock::Algorithm::ring; }},
+      {[](RunConfig& c) { c.nccl.register_buffers = config::NcclRegister::local; }, [](clock::ClusterUse&) {}},
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    RunConfig c = testing::tiny_decoder();
+    c.fsdp.param_dtype = DType::bf16;
+    c.simulate.loss = Loss::referenced;
+    cases[i].change(c);
+    const engine::Setup setup = set_up(testing::settled(c));
+    for (const bool contention : {false, true}) {
+      clock::ClusterUse use;
+      use.framework.eager_loss = true;
+      use.framework.attention = clock::Attention::flash2;
+      use.contention = contention;
+      cases[i].expected(use);
+      const clock::OpTimes is = simulated_times(setup, &cluster, contention);
+      const clock::OpTimes expected = clock::cluster_times(setup, cluster, use);
+      EXPECT_EQ(is.choices, expected.choices) << i;
+      ASSERT_EQ(is.steps.size(), expected.steps.size());
+      for (std::size_t step = 0; step < is.steps.size(); ++step) {
+        for (std::size_t op = 0; op < is.steps[step].size(); ++op) {
+          const clock::OpCost &mine = is.steps[step][op], &its = expected.steps[step][op];
+          ASSERT_EQ(std::pair(mine.run_ns, mine.link_ns), std::pair(its.run_ns, its.link_ns)) << i << ", op " << op;
+        }
+      }
+    }
+  }
+}
+
+TEST(Simulate, AddsItsHostToWhatTheHostTakes) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  const clock::HostCosts plain = simulated_times(set_up(testing::settled(c)), nullptr).host;
+  c.simulate.host_issue_us = 1.5;
+  c.simulate.launch_us = 2;
+  c.simulate.wake_us = 3.0004;
+  const clock::HostCosts host = simulated_times(set_up(testing::settled(c)), nullptr).host;
+  EXPECT_EQ(host.issue_ns, plain.issue_ns + 1500);
+  EXPECT_EQ(host.launch_ns, plain.launch_ns + 2000);
+  EXPECT_EQ(host.wake_ns, plain.wake_ns + 3000);
+  EXPECT_EQ(host.start_ns, 1e6);
+}
+
+/// Ten million nanoseconds of six ranks in step 3, op 4.
+std::vector<double> drawn(const clock::Jitter& jitter) {
+  std::vector<double> by_rank(6, 1e7);
+  jitter.apply(3, 4, 0, true, by_rank);
+  return by_rank;
+}
+
+TEST(Simulate, DrawsFromTheDistributionsThatItsConfigurationNames) {
+  using clock::Jitter;
+  const std::vector<std::vector<double>> measured{{0.5, 2, 4}};
+  clock::OpTimes undrawn;
+  undrawn.measured_scatter = measured;
+  struct Case {
+    std::function<void(config::Simulate&)> change;
+    Jitter expected;
+  };
+  for (const Case& c :
+       {Case{[](config::Simulate&) {}, Jitter()},
+        {[](config::Simulate& s) { s.jitter_pct = 5; }, Jitter(7, {Jitter::lognormal(0.05)})},
+        {[](config::Simulate& s) { s.pause_chance = 0.5, s.pause_us = 250; },
+         Jitter(7, {Jitter::lognormal(0)}, 0.5, 250'000)},
+        {[](config::Simulate& s) { s.measured_jitter = true; }, Jitter(7, measured)},
+        {[](config::Simulate& s) { s.measured_jitter = true, s.jitter_pct = 5; }, Jitter(7, measured)}}) {
+    config::Simulate simulate;
+    simulate.seed = 7;
+    c.change(simulate);
+    const clock::OpTimes times = with_draws(simulate, 6, undrawn);
+    EXPECT_EQ(times.jitter.any(), c.expected.any());
+    EXPECT_TRUE(times.compute_factor.empty());
+    if (times.jitter.any()) {
+      EXPECT_EQ(drawn(times.jitter), drawn(c.expected));
+    }
+  }
+  config::Simulate nothing_was_measured;
+  nothing_was_measured.measured_jitter = true;
+  EXPECT_FALSE(with_draws(nothing_was_measured, 6, {}).jitter.any());
+}
+
+TEST(Simulate, RanksThatDifferDoSoInAllTheyCompute) {
+  config::Simulate simulate;
+  simulate.rank_jitter_pct = 5;
+  const clock::OpTimes equal = with_draws(simulate, 3, {});
+  ASSERT_EQ(equal.compute_factor.size(), 3U);
+  std::vector<double> expected(3, 1e9);
+  clock::Jitter(~simulate.seed, {clock::Jitter::lognormal(0.05)}).apply(0, 0, 0, false, expected);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(equal.compute_factor[rank], expected[rank] / 1e9);
+    EXPECT_NE(equal.compute_factor[rank], 1);
+  }
+  clock::OpTimes slow;
+  slow.compute_factor = {1, 4, 1};
+  slow = with_draws(simulate, 3, slow);
+  EXPECT_EQ(slow.compute_factor[0], equal.compute_factor[0]);
+  EXPECT_EQ(slow.compute_factor[1], 4 * equal.compute_factor[1]);
+}
+
+TEST(Simulate, RecordsFewOfManyRanks) {
+  const auto recorded = [](std::int64_t asked, int ranks) {
+    config::Trace trace;
+    trace.ranks = asked;
+    return ranks_recorded(trace, ranks);
+  };
+  EXPECT_EQ(recorded(3, 64), 64);
+  EXPECT_EQ(recorded(3, 65), 3);
+  EXPECT_EQ(recorded(2, 65), 2);
+  EXPECT_EQ(recorded(1, 65), 2);
+  EXPECT_EQ(recorded(64, 65), 64);
+  EXPECT_EQ(recorded(900, 65), 65);
+  EXPECT_EQ(recorded(0, 65), 65);
+}
+
+TEST(Simulate, TheFirstRanksAreRecordedIfTheSlowestIsAmongThem) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  c.mesh.ranks = c.mesh.shard = 96;
+  c.trace.ranks = 3;
+  const auto ranks = [&] {
+    std::vector<int> all;
+    for (const trace::RankTrace& trace : testing::simulate_tiny(c).traces) all.push_back(trace.rank);
+    return all;
+  };
+  EXPECT_EQ(ranks(), (std::vector<int>{0, 1, 2}));
+  // All wait for the slow one, so that all are as long, and the first of equals is recorded anyhow.
+  c.inject.slow_rank = 77;
+  c.inject.slow_rank_factor = 2;
+  EXPECT_EQ(ranks(), (std::vector<int>{0, 1, 2}));
+}
+
+TEST(Simulate, TellsOfEveryStepAndAsksBeforeEach) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  const engine::Setup p = set_up(testing::settled(c));
+  for (const int last : {0, 1, 2, 3, 9}) {
+    RunHooks hooks;
+    int asked = 0;
+    std::vector<std::int64_t> told;
+    hooks.stop = [&] { return asked++ == last; };
+    hooks.progress = [&](std::int64_t done, const std::optional<StepLoss>& loss) {
+      EXPECT_FALSE(loss);
+      told.push_back(done);
+    };
+    const Measurement m = simulate(p, simulated_times(p, nullptr), hooks);
+    const int done = std::min(last, 3);
+    EXPECT_EQ(m.steps_done, done);
+    EXPECT_EQ(m.interrupted, done < 3);
+    EXPECT_EQ(told.size(), static_cast<std::size_t>(done));
+    EXPECT_EQ(asked, last < 3 ? last + 1 : 3);
+    EXPECT_TRUE(m.slowest_ns.empty());
+    EXPECT_EQ(m.wire_bytes.size(), 4U);
+    EXPECT_EQ(m.wire_bytes[0] == backend::WireBytes{}, done < 2) << "a step of warm-up does not count";
+  }
 }
 
 TEST(Simulate, DrawsWhereAnyTimeScatters) {

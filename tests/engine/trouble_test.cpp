@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <stdexcept>
 
 #include "backend/cpu/lane_worker.h"
+#include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -58,6 +60,10 @@ TEST(Trouble, SeedAndRankDecideTheJitter) {
     EXPECT_LE(nanoseconds, 20000);
   }
   EXPECT_EQ(delays_of(inject, 1, 0), delays);
+  std::mt19937_64 random(2 * 1000003 + 3);
+  for (const auto& [lane, nanoseconds] : delays_of(inject, 2, 3)) {
+    EXPECT_EQ(nanoseconds, std::uniform_int_distribution<std::int64_t>(0, 20000)(random));
+  }
   EXPECT_NE(delays_of(inject, 2, 0), delays);
   EXPECT_NE(delays_of(inject, 1, 3), delays);
 }
@@ -71,6 +77,25 @@ TEST(Trouble, ADelayIsForItsLaneAndRank) {
   const auto delays = delays_of(inject, 1, 2);
   EXPECT_EQ(delays.size(), 50U);
   for (const auto& delay : delays) EXPECT_EQ(delay, (std::pair<Lane, std::int64_t>{Lane::all_gather, 7000}));
+  inject.delay_rank = 0;
+  EXPECT_EQ(delays_of(inject, 1, 0), delays);
+  EXPECT_TRUE(delays_of(inject, 1, 1).empty());
+  inject.delay_rank = -1;
+  EXPECT_EQ(delays_of(inject, 1, 5), delays);
+  inject.jitter_us = 1;  // on top
+  for (const auto& [lane, nanoseconds] : delays_of(inject, 1, 5)) {
+    EXPECT_GE(nanoseconds, lane == Lane::all_gather ? 7000 : 0);
+    EXPECT_LE(nanoseconds, lane == Lane::all_gather ? 8000 : 1000);
+  }
+}
+
+TEST(Trouble, AGroupThatThePlanLacksHasNoCommunicator) {
+  const engine::Setup s = set_up(testing::settled(testing::tiny_decoder()));
+  backend::cpu::make_cpu_backend()->run(backend_options(s, nullptr), [&](backend::RankContext& context) {
+    Communicators communicators(context, s.plan.groups);
+    EXPECT_EQ(communicators.of(plan::Group::shard).size(), 4);
+    EXPECT_THROW(communicators.of(plan::Group::expert), std::logic_error);
+  });
 }
 
 }  // namespace

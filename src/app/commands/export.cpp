@@ -16,6 +16,7 @@
 #include "dialects/make_export.h"
 #include "record/console.h"
 #include "runs/result_folder.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -70,9 +71,7 @@ void write_files(const ExportArguments& arguments, const std::vector<dialects::E
   const std::filesystem::path folder = arguments.out;
   refuse_file_as_folder(folder);
   for (const dialects::ExportFile& file : files) refuse_old_file(folder / file.name, arguments.overwrite, "--out");
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) throw OutputError(fmt::format("{} cannot be made: {}.", folder.string(), failed.message()));
+  trace::make_folder(folder);
   for (const dialects::ExportFile& file : files) {
     write_file(folder / file.name, file.text);
     console().print(fmt::format("{}\n", (folder / file.name).string()));

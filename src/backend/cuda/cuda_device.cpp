@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -133,10 +132,7 @@ CudaDevice::~CudaDevice() {
     }
     idle = idle && cudaStreamQuery(streams_[lane]) != cudaErrorNotReady;
   }
-  if (!idle) {
-    if (pinned_pool_) pinned_pool_->abandon();
-    for (const auto& buffer : host_buffers_) buffer->abandon();
-  }
+  if (!idle && pinned_pool_) pinned_pool_->abandon();
   for (const auto& [block, offset] : offsets_) {
     try {
       memory_->free(block, pool_.size_of_block(offset), Lane::compute);
@@ -316,13 +312,6 @@ const PoolStatistics& CudaDevice::host_memory() const {
 void CudaDevice::reset_memory_peaks() {
   pool_.reset_peaks();
   if (pinned_pool_) pinned_pool_->reset_peaks();
-}
-
-std::byte* CudaDevice::host_buffer(std::int64_t bytes) {
-  auto buffer = std::make_unique<PinnedMemory>(rank_, std::max<std::int64_t>(bytes, 1), "copies of the device's state");
-  host_buffers_.push_back(std::move(buffer));
-  pinned_.add(host_buffers_.back()->bytes());
-  return host_buffers_.back()->bytes().data();
 }
 
 void CudaDevice::throw_out_of_memory(std::int64_t bytes, MemoryCategory category) const {

@@ -129,7 +129,6 @@ class CudaDevice : public Device, public LaneAccess {
   const PoolStatistics& memory() const override { return pool_.statistics(); }
   std::byte* allocate_host(std::int64_t bytes, MemoryCategory category, Lane lane) override;
   const PoolStatistics& host_memory() const override;
-  std::byte* host_buffer(std::int64_t bytes) override;
   void reset_memory_peaks() override;
   void drop_tasks() override;
   void set_op(std::int32_t step, std::int32_t op) override;
@@ -193,7 +192,6 @@ class CudaDevice : public Device, public LaneAccess {
   OpsUnderWay ops_;
   PinnedRanges pinned_;
   std::unique_ptr<PinnedPool> pinned_pool_;
-  std::vector<std::unique_ptr<PinnedMemory>> host_buffers_;
   std::unique_ptr<HostLane> host_lane_;
   std::array<std::unique_ptr<StreamKernels>, kLaneCount> kernels_;
   LaneOrder order_;
