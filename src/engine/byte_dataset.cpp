@@ -75,16 +75,23 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
 }
 
 void ByteDataset::append_file(const fs::path& file) {
+  constexpr std::uintmax_t kFirst = 4096;  // where most binary files have a NUL: the rest of them is not read
   const std::size_t room = kMostBytes - size();
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  std::string text(std::min<std::uintmax_t>(fs::file_size(file), room + 1), '\0');
-  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!stream.is_open() || stream.bad()) {
-    throw fs::filesystem_error("", file, std::error_code(errno == 0 ? EIO : errno, std::generic_category()));
+  const std::uintmax_t wanted = std::min<std::uintmax_t>(fs::file_size(file), room + 1);
+  std::string text;
+  for (const std::uintmax_t end : {std::min(wanted, kFirst), wanted}) {
+    const std::size_t begin = text.size();
+    text.resize(end);
+    stream.read(text.data() + begin, static_cast<std::streamsize>(end - begin));
+    if (!stream.is_open() || stream.bad()) {
+      throw fs::filesystem_error("", file, std::error_code(errno == 0 ? EIO : errno, std::generic_category()));
+    }
+    text.resize(begin + stream.gcount());
+    if (text.find('\0', begin) != std::string::npos) return;
   }
-  text.resize(stream.gcount());
-  if (text.empty() || text.find('\0') != std::string::npos) return;
+  if (text.empty()) return;
   if (text.size() > room) text.resize(room);
   files_ += 1;
   bytes_ += text;
