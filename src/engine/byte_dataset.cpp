@@ -75,14 +75,21 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes, std::i
 }
 
 void ByteDataset::append_file(const fs::path& file, std::size_t room) {
+  constexpr std::uintmax_t kFirst = 4096;  // where most binary files have a NUL: the rest of them is not read
   std::ifstream stream(file, std::ios::binary);
-  std::string text(std::min<std::uintmax_t>(fs::file_size(file), room), '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!stream.is_open() || stream.bad()) {
-    throw fs::filesystem_error("", file, std::error_code(errno, std::generic_category()));
+  const std::uintmax_t wanted = std::min<std::uintmax_t>(fs::file_size(file), room);
+  std::string text;
+  for (const std::uintmax_t end : {std::min(wanted, kFirst), wanted}) {
+    const std::size_t begin = text.size();
+    text.resize(end);
+    stream.read(text.data() + begin, static_cast<std::streamsize>(end - begin));
+    if (!stream.is_open() || stream.bad()) {
+      throw fs::filesystem_error("", file, std::error_code(errno, std::generic_category()));
+    }
+    text.resize(begin + stream.gcount());
+    if (text.find('\0', begin) != std::string::npos) return;
   }
-  text.resize(stream.gcount());
-  if (text.empty() || text.find('\0') != std::string::npos) return;
+  if (text.empty()) return;
   files_ += 1;
   bytes_ += text;
 }

@@ -305,9 +305,9 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
   for (std::size_t i = output + 1; i < last; ++i) {
     (by_experts && i == output + 1 ? flops.routing : flops.expanding) += product(i);
   }
-  const bool contracts = pass != Pass::recompute || kept_products == 0;
-  if (contracts || shared_products > 0) flops.contracting = product(last);
-  if (shared_products == 0) return flops;
+  const bool contracts = pass != Pass::recompute || kept_products == 0, shares = shared_products != 0;
+  if (contracts || shares) flops.contracting = product(last);
+  if (!shares) return flops;
   flops.shared = product(shared) + (contracts ? product(shared + 1) : 0);
   return flops;
 }

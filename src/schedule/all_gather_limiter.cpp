@@ -1,28 +1,26 @@
 #include "schedule/all_gather_limiter.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace fsdpbench::schedule {
 
 using Mode = config::AllGatherLimit::Mode;
 
-bool AllGatherLimiter::fits(const std::deque<Flight>& flight, std::int64_t bytes) const {
+bool AllGatherLimiter::fits(std::vector<std::int64_t> held, bool with_released, std::int64_t bytes) const {
   const config::AllGatherLimit& limit = builder_.policy.fsdp.all_gather_limit;
-  if (flight.empty()) return true;
-  if (limit.mode == Mode::strict || limit.mode == Mode::buffers) return static_cast<int>(flight.size()) < limit.count;
-  std::int64_t total = bytes;
-  for (const Flight& f : flight) total += f.bytes;
-  return total <= limit.bytes;
+  for (const Flight& f : flight_) {
+    if (with_released || f.released == kNoEvent) held.push_back(f.bytes);
+  }
+  if (held.empty()) return true;
+  if (limit.mode != Mode::bytes) return static_cast<int>(held.size()) < limit.count;
+  return std::accumulate(held.begin(), held.end(), bytes) <= limit.bytes;
 }
 
 bool AllGatherLimiter::allows_prefetch(std::int64_t bytes, const std::vector<std::int64_t>& beside) const {
   const Mode mode = builder_.policy.fsdp.all_gather_limit.mode;
   if (mode != Mode::strict && mode != Mode::bytes && mode != Mode::buffers) return true;
-  std::deque<Flight> unreleased;
-  std::copy_if(flight_.begin(), flight_.end(), std::back_inserter(unreleased),
-               [](const Flight& f) { return f.released == kNoEvent; });
-  for (const std::int64_t other : beside) unreleased.push_back({-1, other, kNoEvent});
-  return fits(unreleased, bytes);
+  return fits(beside, false, bytes);
 }
 
 void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers) {
@@ -54,7 +52,7 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
     case Mode::bytes:
     case Mode::buffers:
       if (!gathers || unit == plan::Plan::kRoot) return;
-      while (!fits(flight_, bytes)) {
+      while (!fits({}, true, bytes)) {
         const auto oldest =
             std::find_if(flight_.begin(), flight_.end(), [](const Flight& f) { return f.released != kNoEvent; });
         if (oldest == flight_.end()) return;  // all in use, and this one is needed now

@@ -60,7 +60,8 @@ class AllGatherLimiter {
     std::int64_t bytes = 0;
     EventId released = kNoEvent;
   };
-  bool fits(const std::deque<Flight>& flight, std::int64_t bytes) const;
+  /// Whether `bytes` more are within the limit, beside those in `held` and in flight, or in flight and not released.
+  bool fits(std::vector<std::int64_t> held, bool with_released, std::int64_t bytes) const;
 
   StepBuilder& builder_;
   std::deque<Flight> flight_;     // oldest first

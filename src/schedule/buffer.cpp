@@ -1,47 +1,49 @@
 #include "schedule/buffer.h"
 
-namespace fsdpbench::schedule {
+#include "base/enum_table.h"
 
-std::string_view to_string(BufferRole role) {
-  switch (role) {
-    case BufferRole::master_shard: return "master_shard";
-    case BufferRole::first_moment: return "first_moment";
-    case BufferRole::second_moment: return "second_moment";
-    case BufferRole::master_replicated: return "master_replicated";
-    case BufferRole::first_moment_replicated: return "first_moment_replicated";
-    case BufferRole::second_moment_replicated: return "second_moment_replicated";
-    case BufferRole::replicated_parameters: return "replicated_parameters";
-    case BufferRole::device_shard: return "device_shard";
-    case BufferRole::host_shard: return "host_shard";
-    case BufferRole::cast_shard: return "cast_shard";
-    case BufferRole::gathered: return "gathered";
-    case BufferRole::unsharded: return "unsharded";
-    case BufferRole::group_shard: return "group_shard";
-    case BufferRole::batch_inputs: return "batch_inputs";
-    case BufferRole::batch_targets: return "batch_targets";
-    case BufferRole::saved: return "saved";
-    case BufferRole::boundary: return "boundary";
-    case BufferRole::d_stream: return "d_stream";
-    case BufferRole::workspace: return "workspace";
-    case BufferRole::exchange: return "exchange";
-    case BufferRole::gradients: return "gradients";
-    case BufferRole::gradients_replicated: return "gradients_replicated";
-    case BufferRole::accumulated: return "accumulated";
-    case BufferRole::accumulated_replicated: return "accumulated_replicated";
-    case BufferRole::reduce_input: return "reduce_input";
-    case BufferRole::reduce_input_replicated: return "reduce_input_replicated";
-    case BufferRole::reduce_output: return "reduce_output";
-    case BufferRole::partial_shard: return "partial_shard";
-    case BufferRole::gradient_shard: return "gradient_shard";
-    case BufferRole::offloaded_gradient: return "offloaded_gradient";
-    case BufferRole::gradient_replicated: return "gradient_replicated";
-    case BufferRole::norm_partial: return "norm_partial";
-    case BufferRole::norm_gathered: return "norm_gathered";
-    case BufferRole::clip_factor: return "clip_factor";
-    case BufferRole::loss: return "loss";
-  }
-  return "?";
-}
+namespace fsdpbench::schedule {
+namespace {
+
+constexpr EnumNames<BufferRole> kRoleNames{"master_shard",
+                                           "first_moment",
+                                           "second_moment",
+                                           "master_replicated",
+                                           "first_moment_replicated",
+                                           "second_moment_replicated",
+                                           "replicated_parameters",
+                                           "device_shard",
+                                           "host_shard",
+                                           "cast_shard",
+                                           "gathered",
+                                           "unsharded",
+                                           "group_shard",
+                                           "batch_inputs",
+                                           "batch_targets",
+                                           "saved",
+                                           "boundary",
+                                           "d_stream",
+                                           "workspace",
+                                           "exchange",
+                                           "gradients",
+                                           "gradients_replicated",
+                                           "accumulated",
+                                           "accumulated_replicated",
+                                           "reduce_input",
+                                           "reduce_input_replicated",
+                                           "reduce_output",
+                                           "partial_shard",
+                                           "gradient_shard",
+                                           "offloaded_gradient",
+                                           "gradient_replicated",
+                                           "norm_partial",
+                                           "norm_gathered",
+                                           "clip_factor",
+                                           "loss"};
+
+}  // namespace
+
+std::string_view to_string(BufferRole role) { return kRoleNames[role]; }
 
 MemoryCategory category_of(BufferRole role) {
   switch (role) {

@@ -82,14 +82,14 @@ class StepWalk {
     const bool throughout = unit(u).has_experts() && !builder_.plan.nests_experts;
     return throughout ? gatherer_.parameters(unit(u).experts).sharded : kNoBuffer;
   }
-  /// Those that have hooks of their own; -1 if there are none.
-  int nested_experts(int u) const { return builder_.plan.nests_experts ? unit(u).experts : -1; }
-  /// Those whose gradients only their own part of a block's backward knows; -1 if there are none.
+  /// Those that have hooks of their own; kNone if there are none.
+  int nested_experts(int u) const { return builder_.plan.nests_experts ? unit(u).experts : kNone; }
+  /// Those whose gradients only their own part of a block's backward knows; kNone if there are none.
   int apart_experts(int u) const {
     const plan::Plan& plan = builder_.plan;
-    return plan.nests_experts || plan.reduces_experts_early ? unit(u).experts : -1;
+    return plan.nests_experts || plan.reduces_experts_early ? unit(u).experts : kNone;
   }
-  bool reduces_early(int u) const { return builder_.plan.reduces_experts_early && u >= 0 && unit(u).is_experts(); }
+  bool reduces_early(int u) const { return builder_.plan.reduces_experts_early && u != kNone && unit(u).is_experts(); }
   bool last_micro() const { return builder_.micro + 1 == builder_.policy.accumulate; }
 
   StepBuilder& builder_;
@@ -152,7 +152,7 @@ void StepWalk::walk() {
 }
 
 BufferId StepWalk::new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module) {
-  return builder_.new_buffer(role, dtype, bytes, module < 0 ? -1 : unit_of(module), module);
+  return builder_.new_buffer(role, dtype, bytes, module == kNone ? kNone : unit_of(module), module);
 }
 
 bool StepWalk::checkpointed(int module) const {
@@ -208,9 +208,9 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
     work.part = static_cast<int>(i);
     const bool last = i + 1 == parts.size();
     const bool here = parts[i].exchange == Exchange::combine;  // the part before it is the experts' own
-    if (nested >= 0 && ordered && here) enter_experts(kind, nested, exchanges_.pending());
-    if (nested >= 0) work.experts = here ? gatherer_.parameters(nested).sharded : kNoBuffer;
-    if (apart >= 0) {
+    if (nested != kNone && ordered && here) enter_experts(kind, nested, exchanges_.pending());
+    if (nested != kNone) work.experts = here ? gatherer_.parameters(nested).sharded : kNoBuffer;
+    if (apart != kNone) {
       if constexpr (std::is_same_v<Work, Backward>) {
         const Reducer::Gradients gradients = here ? reducer_.gradients(apart) : Reducer::Gradients();
         work.gradients_experts = gradients.sharded;
@@ -219,7 +219,6 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
       }
     }
     exchanges_.settle();
-    work.exchange = exchange;
     builder_.append(kind, at, work,
                     {.allocates = std::exchange(lifetimes.allocates, {}),
                      .frees = last ? lifetimes.frees : std::vector<BufferId>()});
@@ -229,13 +228,13 @@ void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::Modu
       continue;
     }
     const EventId computed = exchanges_.computed(kind, module, work.part);
-    if (nested >= 0 && !ordered && parts[i].exchange == Exchange::dispatch) enter_experts(kind, nested, computed);
-    if (nested >= 0 && ordered && here) leave_experts(kind, nested);
+    if (nested != kNone && !ordered && parts[i].exchange == Exchange::dispatch) enter_experts(kind, nested, computed);
+    if (nested != kNone && ordered && here) leave_experts(kind, nested);
     if (kind == OpKind::backward && reduces_early(apart) && here) hand_over(apart);
     BufferId exchanged = exchange;
     if constexpr (std::is_same_v<Work, Forward>) exchanged = exchanged == kNoBuffer ? work.output : exchanged;
     exchanges_.append(kind, at.unit, module, work.part, parts[i], exchanged);
-    if (nested >= 0 && !ordered && here) leave_experts(kind, nested);
+    if (nested != kNone && !ordered && here) leave_experts(kind, nested);
   }
 }
 
@@ -264,8 +263,8 @@ void StepWalk::forward() {
   boundary_.assign(module_count(), kNoBuffer);
 
   const plan::ModuleSizes& batch = builder_.sizes.front();
-  inputs_ = new_activation(BufferRole::batch_inputs, DType::i32, batch.batch_input_bytes, -1);
-  targets_ = new_activation(BufferRole::batch_targets, DType::i32, batch.batch_target_bytes, -1);
+  inputs_ = new_activation(BufferRole::batch_inputs, DType::i32, batch.batch_input_bytes, kNone);
+  targets_ = new_activation(BufferRole::batch_targets, DType::i32, batch.batch_target_bytes, kNone);
   builder_.append(OpKind::load_batch, {}, LoadBatch{.inputs = inputs_, .targets = targets_},
                   {.allocates = {inputs_, targets_}});
   if (builder_.micro == 0 && builder_.plan.param_dtype != builder_.plan.state_dtype) {
@@ -291,7 +290,7 @@ void StepWalk::forward() {
     forward_module(module);
     if (u != kRoot && module == members.back()) {
       for (const int freed : {u, unit(u).experts}) {
-        if (freed < 0 || freed == nested_experts(u)) continue;
+        if (freed == kNone || freed == nested_experts(u)) continue;
         if (prefetcher_.frees_after_forward(u)) {
           gatherer_.reshard(freed, true);
         } else {
@@ -357,7 +356,7 @@ void StepWalk::forward_module(int module) {
 void StepWalk::backward(bool last_micro) {
   std::int64_t widest = 0;
   for (const plan::ModuleSizes& size : builder_.sizes) widest = std::max(widest, size.output_bytes);
-  d_stream_ = new_activation(BufferRole::d_stream, builder_.plan.param_dtype, widest, -1);
+  d_stream_ = new_activation(BufferRole::d_stream, builder_.plan.param_dtype, widest, kNone);
 
   prefetcher_.begin_backward();
   prefetcher_.enter(kRoot, 0);
@@ -432,7 +431,7 @@ void StepWalk::end_backward() {
   const bool brings_unused = freezes_ || fsdp.checkpoint_reentrant || fsdp.recompute_frees;
   if (builder_.policy.fsdp.wait_each_backward && brings_unused) gatherer_.discard_unused();
   builder_.append(OpKind::end_backward, {});
-  const EventId ended = builder_.record(EventRole::backward_ended, -1);
+  const EventId ended = builder_.record(EventRole::backward_ended);
   builder_.wait(Lane::copy, ended, WaitReason::limit);
   builder_.wait(Lane::all_gather, ended, WaitReason::limit);
 }
@@ -464,8 +463,8 @@ void StepWalk::backward_module(int module) {
   const bool first = module == 0;
   const bool last = module + 1 == module_count();
   const Reducer::Gradients gradients = reducer_.gradients(u);
-  const int experts = unit(u).experts == apart_experts(u) ? -1 : unit(u).experts;
-  const Reducer::Gradients of_experts = experts < 0 ? Reducer::Gradients() : reducer_.gradients(experts);
+  const int experts = unit(u).experts == apart_experts(u) ? kNone : unit(u).experts;
+  const Reducer::Gradients of_experts = experts == kNone ? Reducer::Gradients() : reducer_.gradients(experts);
   const BufferId workspace =
       new_activation(BufferRole::workspace, builder_.plan.param_dtype, size.backward_workspace_bytes, module);
   const BufferId exchange = new_exchange(size.backward_parts, module);
@@ -527,7 +526,7 @@ void StepWalk::optimizer() {
   updates_.append(reducer_.ready());
   gatherer_.gather_those_that_stay();
   updates_.finish();
-  builder_.record(EventRole::step_done, -1);
+  builder_.record(EventRole::step_done);
 }
 
 }  // namespace

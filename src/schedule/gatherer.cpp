@@ -10,11 +10,7 @@ using LimitMode = config::AllGatherLimit::Mode;
 Gatherer::Gatherer(StepBuilder& builder, AllGatherLimiter& limiter)
     : builder_(builder), limiter_(limiter), states_(builder.plan.units.size()) {}
 
-void Gatherer::begin_step() {
-  states_.assign(states_.size(), {});
-  held_.reset();
-  start_after_ = kNoEvent;
-}
+void Gatherer::begin_step() { states_.assign(states_.size(), {}); }
 
 void Gatherer::order(Lane lane) {
   if (start_after_ != kNoEvent) builder_.wait(lane, start_after_, WaitReason::limit);
@@ -26,8 +22,7 @@ void Gatherer::order(Lane lane) {
 
 bool Gatherer::unshard(int unit, bool prefetch) {
   const plan::Unit& u = unit_of(unit);
-  if (!u.has_parameters()) return false;
-  if (state(unit).prefetched) {  // a prefetch has done all of this
+  if (!u.has_parameters() || state(unit).prefetched) {  // a prefetch has done all of this
     state(unit).prefetched = prefetch;
     return false;
   }
@@ -47,7 +42,6 @@ bool Gatherer::unshard(int unit, bool prefetch) {
     gather_views(unit, prefetch);
   }
   state(unit).issued = true;
-  state(unit).waited = false;
   limiter_.gathered(unit, bytes);
   return true;
 }
@@ -177,7 +171,6 @@ void Gatherer::gather_bucket(const Bucket& bucket) {
   for (int u : bucket.units) {
     State& s = state(u);
     s.issued = true;
-    s.waited = false;
     s.prefetched = bucket.prefetch;
     s.ready = ready;
   }

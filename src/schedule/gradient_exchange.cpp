@@ -8,12 +8,13 @@ namespace {
 
 /// Megatron-FSDP's rule: a unit of communication is never less than two mean units.
 std::int64_t most_elements(const StepBuilder& builder) {
-  if (builder.policy.fsdp.reduce_scatter_elements == 0) return 0;
+  const std::int64_t asked = builder.policy.fsdp.reduce_scatter_elements;
   const std::int64_t units = builder.plan.with_modules - 1;  // a block's experts belong to its unit
+  if (asked == 0 || units == 0) return asked;
   std::int64_t all = 0;
   for (const plan::Unit& unit : builder.plan.units) all += unit.layout.parameter_numel();
   all -= builder.plan.units.front().layout.parameter_numel();
-  return std::max(builder.policy.fsdp.reduce_scatter_elements, units == 0 ? 0 : 2 * all / units);
+  return std::max(asked, 2 * all / units);
 }
 
 }  // namespace
@@ -67,7 +68,7 @@ void GradientOffload::append(const Gradient& gradient, BufferId& sum) {
   const DType dtype = builder_.dtype_of(gradient.buffer);
   const bool is_sum = first && dtype == DType::f32 && gradient.factor == 1.0F;
   const auto on_host = [&](BufferRole role, DType of) {
-    return builder_.new_buffer(role, of, gradient.numel * size_of(of), unit, -1, MemorySpace::host);
+    return builder_.new_buffer(role, of, gradient.numel * size_of(of), unit, kNone, MemorySpace::host);
   };
   const BufferId copy = on_host(is_sum ? BufferRole::gradient_shard : BufferRole::offloaded_gradient, dtype);
   builder_.wait(Lane::device_to_host, gradient.ready, WaitReason::data);

@@ -3,8 +3,48 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/enum_table.h"
+
 namespace fsdpbench::schedule {
 namespace {
+
+constexpr EnumNames<OpKind> kOpKindNames{"load_batch",
+                                         "cast_replicated",
+                                         "cast_shard",
+                                         "copy_in",
+                                         "unshard",
+                                         "all_gather",
+                                         "copy_out",
+                                         "release",
+                                         "host_to_device",
+                                         "device_to_host",
+                                         "forward",
+                                         "recompute",
+                                         "backward",
+                                         "keep_group_shard",
+                                         "reshard",
+                                         "post_backward",
+                                         "end_backward",
+                                         "accumulate_gradients",
+                                         "reduce_cast",
+                                         "reduce_copy_in",
+                                         "reduce_scatter",
+                                         "all_reduce",
+                                         "tensor_all_reduce",
+                                         "tensor_all_gather",
+                                         "tensor_reduce_scatter",
+                                         "expert_counts",
+                                         "expert_dispatch",
+                                         "expert_combine",
+                                         "finish_gradient",
+                                         "gradient_norm",
+                                         "gather_norm",
+                                         "clip",
+                                         "optimizer",
+                                         "left_out",
+                                         "host_wait",
+                                         "host_sync"};
+constexpr EnumNames<Phase> kPhaseNames{"forward", "backward", "optimizer"};
 
 /// Operands of each kind of work.
 struct OperandsOf {
@@ -81,55 +121,8 @@ plan::CommunicationVolume communication_volume(const Schedule& schedule, const p
   return volume;
 }
 
-std::string_view to_string(OpKind kind) {
-  switch (kind) {
-    case OpKind::load_batch: return "load_batch";
-    case OpKind::cast_replicated: return "cast_replicated";
-    case OpKind::cast_shard: return "cast_shard";
-    case OpKind::copy_in: return "copy_in";
-    case OpKind::unshard: return "unshard";
-    case OpKind::all_gather: return "all_gather";
-    case OpKind::copy_out: return "copy_out";
-    case OpKind::release: return "release";
-    case OpKind::host_to_device: return "host_to_device";
-    case OpKind::device_to_host: return "device_to_host";
-    case OpKind::forward: return "forward";
-    case OpKind::recompute: return "recompute";
-    case OpKind::backward: return "backward";
-    case OpKind::keep_group_shard: return "keep_group_shard";
-    case OpKind::reshard: return "reshard";
-    case OpKind::post_backward: return "post_backward";
-    case OpKind::end_backward: return "end_backward";
-    case OpKind::accumulate_gradients: return "accumulate_gradients";
-    case OpKind::reduce_cast: return "reduce_cast";
-    case OpKind::reduce_copy_in: return "reduce_copy_in";
-    case OpKind::reduce_scatter: return "reduce_scatter";
-    case OpKind::all_reduce: return "all_reduce";
-    case OpKind::tensor_all_reduce: return "tensor_all_reduce";
-    case OpKind::tensor_all_gather: return "tensor_all_gather";
-    case OpKind::tensor_reduce_scatter: return "tensor_reduce_scatter";
-    case OpKind::expert_counts: return "expert_counts";
-    case OpKind::expert_dispatch: return "expert_dispatch";
-    case OpKind::expert_combine: return "expert_combine";
-    case OpKind::finish_gradient: return "finish_gradient";
-    case OpKind::gradient_norm: return "gradient_norm";
-    case OpKind::gather_norm: return "gather_norm";
-    case OpKind::clip: return "clip";
-    case OpKind::optimizer: return "optimizer";
-    case OpKind::left_out: return "left_out";
-    case OpKind::host_wait: return "host_wait";
-    case OpKind::host_sync: return "host_sync";
-  }
-  return "?";
-}
+std::string_view to_string(OpKind kind) { return kOpKindNames[kind]; }
 
-std::string_view to_string(Phase phase) {
-  switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::backward: return "backward";
-    case Phase::optimizer: return "optimizer";
-  }
-  return "?";
-}
+std::string_view to_string(Phase phase) { return kPhaseNames[phase]; }
 
 }  // namespace fsdpbench::schedule

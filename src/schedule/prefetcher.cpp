@@ -33,8 +33,8 @@ std::vector<int> FetchTrace::next(int unit, const std::vector<bool>& missing, st
   while (taken_[unit] < static_cast<int>(at_)) take();
   ++at_;
   std::vector<int> wanted;
-  if (policy_.fsdp.forward_prefetch.mode != config::Prefetch::Mode::rate) return wanted;
-  std::int64_t budget = policy_.fsdp.forward_prefetch.elements;
+  const config::Prefetch& rate = policy_.fsdp.forward_prefetch;
+  std::int64_t budget = rate.mode == config::Prefetch::Mode::rate ? rate.elements : 0;
   if (policy_.fsdp.max_live_parameters > 0) budget = std::min(budget, policy_.fsdp.max_live_parameters - live);
   std::int64_t sum = 0;
   while (sum < budget && queue_ < uses_.size()) {
@@ -60,6 +60,7 @@ Prefetcher::Prefetcher(StepBuilder& builder, Gatherer& gatherer)
     : builder_(builder),
       gatherer_(gatherer),
       trace_(builder.policy, builder.plan),
+      first_trained_(builder.plan.shapes.first_trained()),
       order_known_(!builder.policy.fsdp.learn_execution_order) {}
 
 void Prefetcher::begin_forward() {
@@ -92,18 +93,17 @@ void Prefetcher::enter(int u, int module) {
     next_of_trace(u);  // of a window it says nothing, but counts this hook, and so knows what is used again soon
     const auto own = [&](int target) { return target == u || target == experts_of(u); };
     together.push_back(u);
-    if (experts_of(u) >= 0) together.push_back(experts_of(u));
-    std::ranges::sort(together, {}, [&](int target) {
-      const int of = unit_at(target).members.experts_of;
-      return std::pair(of < 0 ? target : of, of);  // a block, its experts, the next block
+    if (experts_of(u) != kNone) together.push_back(experts_of(u));
+    std::ranges::sort(together, {}, [&](int target) {  // a block, its experts, the next block
+      return std::pair(unit_at(target).is_experts() ? unit_at(target).members.experts_of : target, target);
     });
     for (int target : together) issue_one(target, !own(target), module);
-    if (experts_of(u) >= 0) gatherer_.wait_for_unshard(experts_of(u));
+    if (experts_of(u) != kNone) gatherer_.wait_for_unshard(experts_of(u));
   } else {
     // FSDP2 goes through a module's parameter groups one by one.
     issue_one(u, false, module);
     gatherer_.wait_for_unshard(u);
-    if (experts_of(u) >= 0) {
+    if (experts_of(u) != kNone) {
       issue_one(experts_of(u), false, module);
       gatherer_.wait_for_unshard(experts_of(u));
     }
@@ -244,7 +244,7 @@ void Prefetcher::prefetch_in_order(int u) {
   const int depth = depth_at(u);
   for (int ahead = 0; ahead < depth; ++ahead) {
     u = next_in_order(u);
-    if (u < 0) return;
+    if (u == kNone) return;
     gatherer_.unshard(u, true);
   }
 }
@@ -253,7 +253,7 @@ int Prefetcher::next_in_order(int u) const {
   if (unit_at(u).has_experts()) return unit_at(u).experts;
   const int block = unit_at(u).is_experts() ? unit_at(u).members.experts_of : u;
   const int next = forward() ? block + 1 : (block == kRoot ? with_modules() : block) - 1;
-  return next > kRoot && next < with_modules() ? next : -1;
+  return next > kRoot && next < with_modules() ? next : kNone;
 }
 
 void Prefetcher::prefetch_across(int u) {
@@ -270,25 +270,23 @@ void Prefetcher::leave_backward(int u) {
 
 /// FSDP2 prefetches a module's parameter groups for backward in reverse order.
 void Prefetcher::unshard_for_backward(int u) {
-  if (experts_of(u) >= 0) gatherer_.unshard(experts_of(u), true);
+  if (experts_of(u) != kNone) gatherer_.unshard(experts_of(u), true);
   gatherer_.unshard(u, true);
 }
 
 void Prefetcher::prefetch_before(int u, int depth) {
   // Post-forward order: 1, 2, …, n, root. What comes before the root is the last unit.
   const int from = u == kRoot ? with_modules() : u;
-  // Below the first unit that trains no hook asks for parameters. FSDP1 knows it, since outputs there need no gradient;
-  // FSDP2 goes by the order of forward alone.
-  const plan::Plan& plan = builder_.plan;
-  const int first =
-      builder_.policy.fsdp.gradients_after_views ? plan.unit_of_module[plan.shapes.first_trained()] : kRoot;
+  // FSDP1 knows that it stops at the first unit that trains, since outputs below need no gradient; FSDP2 goes by the
+  // order of forward alone.
+  const int first = builder_.policy.fsdp.gradients_after_views ? builder_.plan.unit_of_module[first_trained_] : kRoot;
   // Without a list, which the root never has, a unit of one parameter group goes back by one group, not by one module:
   // of a block with experts it leaves the other group to the block's own hook.
   const bool listed = prefetch().mode == Prefetch::Mode::explicit_ && u != kRoot;
-  const bool one_group = !listed && prefetch().mode != Prefetch::Mode::ahead && experts_of(u) < 0;
+  const bool one_group = !listed && prefetch().mode != Prefetch::Mode::ahead && experts_of(u) == kNone;
   for (int target = from - 1; target > kRoot && target >= std::max(first, from - depth); --target) {
     if (used_in_backward_[target]) continue;
-    if (one_group && experts_of(target) >= 0) {
+    if (one_group && experts_of(target) != kNone) {
       gatherer_.unshard(experts_of(target), true);
     } else {
       unshard_for_backward(target);
@@ -312,7 +310,7 @@ std::vector<int> Prefetcher::window(int u, const Prefetch& prefetch) const {
   bool full = false;
   const auto take = [&](int target) {
     full = full || sum >= prefetch.elements;
-    if (full || target < 0) return;
+    if (full || target == kNone) return;
     sum += unit_at(target).layout.parameter_numel();
     if (!gatherer_.missing(target)) return;
     full = !gatherer_.allows_prefetch(target, beside);

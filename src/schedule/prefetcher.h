@@ -81,7 +81,7 @@ class Prefetcher {
   void issue_one(int unit, bool prefetch, int module);
   void unshard_for_backward(int unit);
   /// Those that are gathered at the hooks of the unit itself.
-  int experts_of(int unit) const { return builder_.plan.nests_experts ? -1 : unit_at(unit).experts; }
+  int experts_of(int unit) const { return builder_.plan.nests_experts ? kNone : unit_at(unit).experts; }
   int with_modules() const { return builder_.plan.with_modules; }
   void prefetch_beside(int unit, int module);
   void prefetch_forward(int unit, int module);
@@ -102,6 +102,7 @@ class Prefetcher {
   StepBuilder& builder_;
   Gatherer& gatherer_;
   FetchTrace trace_;
+  const int first_trained_;                       // module: no hook below it asks for parameters in backward
   bool order_known_;                              // survives the step
   std::vector<std::vector<int>> complete_after_;  // by module: units, the last one to be complete first
   std::vector<bool> used_in_backward_;            // by unit: its backward has begun

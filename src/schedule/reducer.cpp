@@ -441,7 +441,7 @@ void Reducer::finish_bucket(const Bucket& bucket, const Flow& flow) {
 void Reducer::end_backward() {
   flush();
   if (in_flight_.empty()) return;
-  builder_.host_wait(in_flight_.back(), WaitReason::limit, -1);
+  builder_.host_wait(in_flight_.back(), WaitReason::limit, kNone);
   in_flight_.clear();
 }
 

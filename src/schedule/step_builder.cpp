@@ -29,7 +29,7 @@ StepBuilder::StepBuilder(const plan::Plan& plan_, const Policy& policy_, const s
 void StepBuilder::add_persistent_buffers() {
   const auto add = [&](BufferRole role, DType dtype, std::int64_t bytes, int unit,
                        MemorySpace space = MemorySpace::device) {
-    const BufferId id = new_buffer(role, dtype, bytes, unit, -1, space);
+    const BufferId id = new_buffer(role, dtype, bytes, unit, kNone, space);
     if (id == kNoBuffer) return;
     schedule_.buffers.back().persistent = true;
     persistent_[{role, unit}] = id;
@@ -62,25 +62,24 @@ void StepBuilder::add_persistent_buffers() {
       add(BufferRole::unsharded, plan.param_dtype, layout.unsharded_numel * size_of(plan.param_dtype), u);
     }
   }
-  add(BufferRole::loss, DType::f32, 4 * policy.accumulate, -1);
+  add(BufferRole::loss, DType::f32, 4 * policy.accumulate, kNone);
 }
 
 void StepBuilder::begin_step() {
   schedule_.ops.clear();
   schedule_.buffers.resize(persistent_count_);
-  recorded_.clear();
-  phase = Phase::forward;
-  micro = 0;
+  recorded_.assign(recorded_.size(), false);
   marks_ = 0;
 }
 
 EventId StepBuilder::event(EventRole role, int unit) { return event({role, unit, phase, micro}); }
 
 EventId StepBuilder::event(const EventName& name) {
+  recorded_.resize(std::max(recorded_.size(), events_.size() + 1));
   return events_.try_emplace(name, static_cast<EventId>(events_.size())).first->second;
 }
 
-bool StepBuilder::recorded(EventId event) const { return recorded_.contains(event); }
+bool StepBuilder::recorded(EventId event) const { return recorded_[event]; }
 
 void StepBuilder::wait(Lane lane, EventId event, WaitReason reason) {
   std::vector<Wait>& waits = pending_[index_of(lane)];
@@ -112,7 +111,7 @@ void StepBuilder::append(OpKind kind, const At& at, Work work, Lifetimes lifetim
 EventId StepBuilder::record(EventRole role, int unit) {
   Op& op = schedule_.ops.back();
   op.record = event(role, unit);
-  recorded_.insert(op.record);
+  recorded_[op.record] = true;
   return op.record;
 }
 
@@ -122,7 +121,7 @@ EventId StepBuilder::mark(Lane lane) {
   if (last == schedule_.ops.rend()) return kNoEvent;
   if (last->record == kNoEvent) {
     last->record = event(EventRole::mark, marks_++);
-    recorded_.insert(last->record);
+    recorded_[last->record] = true;
   }
   return last->record;
 }

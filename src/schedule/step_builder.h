@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -64,12 +63,13 @@ enum class EventRole : std::uint8_t {
 };
 
 inline constexpr int kRoot = plan::Plan::kRoot;
+inline constexpr int kNone = -1;  ///< in place of a unit or a module
 
 /// Place of an op; phase and microbatch are the builder's.
 struct At {
   Lane lane = Lane::compute;
-  int unit = -1;
-  int module = -1;
+  int unit = kNone;
+  int module = kNone;
   bool prefetch = false;
   std::vector<int> others = {};
 };
@@ -105,7 +105,7 @@ class StepBuilder {
   /// The id of an event; the same name gives the same id in every step.
   EventId event(EventRole role, int unit);
   /// The event that the last op of every step records.
-  EventId step_done() { return event({EventRole::step_done, -1, Phase::optimizer, 0}); }
+  EventId step_done() { return event({EventRole::step_done, kNone, Phase::optimizer, 0}); }
   /// fsdp.cpu_offload, and there is something sharded to offload.
   bool offloads() const { return offloads_; }
   /// The device has every shard in the compute dtype all the time.
@@ -125,19 +125,19 @@ class StepBuilder {
   /// Appends an op, with the waits its lane has collected.
   void append(OpKind kind, const At& at, Work work = {}, Lifetimes lifetimes = {});
   /// Sets and returns the event that the last appended op records.
-  EventId record(EventRole role, int unit);
+  EventId record(EventRole role, int unit = kNone);
   /// The event of the last op of this step on `lane`, which from now on it records; kNoEvent if there is none.
   EventId mark(Lane lane);
   /// The host blocks until `event`.
   void host_wait(EventId event, WaitReason reason, int unit);
 
   /// A buffer of this step, for an op to allocate; kNoBuffer if it would be empty.
-  BufferId new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module = -1,
+  BufferId new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module = kNone,
                       MemorySpace space = MemorySpace::device);
   /// Adds `bytes` to a buffer that no op has used yet, or only from its beginning.
   void grow(BufferId buffer, std::int64_t bytes) { schedule_.buffers[buffer].bytes += bytes; }
   /// The one persistent buffer of this role and unit; kNoBuffer if the plan needs none.
-  BufferId persistent(BufferRole role, int unit = -1) const;
+  BufferId persistent(BufferRole role, int unit = kNone) const;
   /// Bytes of one buffer to another on the lane that goes from the one's memory to the other's, in whole.
   void transfer(BufferId from, BufferId to, int unit, bool prefetch, Lifetimes lifetimes);
   /// Dtype and elements of a buffer that new_buffer() returned.
@@ -154,8 +154,8 @@ class StepBuilder {
   bool offloads_;
   std::size_t persistent_count_ = 0;
   std::map<EventName, EventId> events_;
-  std::set<EventId> recorded_;
-  int marks_ = 0;  // of this step
+  std::vector<bool> recorded_;  // by event: in this step
+  int marks_ = 0;               // of this step
   std::array<std::vector<Wait>, kLaneCount> pending_;
   std::map<std::pair<BufferRole, int>, BufferId> persistent_;
 };

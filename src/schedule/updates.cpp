@@ -42,7 +42,7 @@ void Updates::send_to_device(int unit) {
   const std::int64_t numel = builder_.plan.units[unit].layout.shard_numel;
   BufferId sent = master;
   if (dtype != DType::f32) {
-    sent = builder_.new_buffer(BufferRole::host_shard, dtype, numel * size_of(dtype), unit, -1, MemorySpace::host);
+    sent = builder_.new_buffer(BufferRole::host_shard, dtype, numel * size_of(dtype), unit, kNone, MemorySpace::host);
     builder_.append(OpKind::cast_shard, {.lane = Lane::host_compute, .unit = unit},
                     Cast{.from = master, .to = sent, .count = numel}, {.allocates = {sent}});
   }
@@ -67,7 +67,7 @@ BufferId Updates::clip(const std::vector<Reducer::Ready>& gradients) {
   // Few numbers, which device and host read of each other where they lie: in pinned memory, if the host updates.
   const MemorySpace space = builder_.offloads() ? MemorySpace::host : MemorySpace::device;
   const auto numbers = [&](BufferRole role, DType dtype, std::int64_t count) {
-    return builder_.new_buffer(role, dtype, count * size_of(dtype), -1, -1, space);
+    return builder_.new_buffer(role, dtype, count * size_of(dtype), kNone, kNone, space);
   };
   const BufferId partial = numbers(BufferRole::norm_partial, DType::f64, 1);
   Lane adds = lane_of(gradients.front());
@@ -95,14 +95,14 @@ BufferId Updates::clip(const std::vector<Reducer::Ready>& gradients) {
   const auto gather = [&](Group group, Lane lane) {
     const int ranks = builder_.plan.groups.size(group);
     if (ranks == 1) return;
-    builder_.wait(lane, ready == kNoEvent ? builder_.record(EventRole::norm, -1) : ready, WaitReason::data);
+    builder_.wait(lane, ready == kNoEvent ? builder_.record(EventRole::norm) : ready, WaitReason::data);
     const BufferId from = sums.front();
     sums.insert(sums.begin(), numbers(BufferRole::norm_gathered, DType::f64, count * ranks));
     builder_.append(
         OpKind::gather_norm, {.lane = lane},
         Collective{.group = group, .input = from, .output = sums.front(), .count = count, .dtype = DType::f64},
         {.allocates = {sums.front()}});
-    ready = builder_.record(EventRole::norm_gathered, ready == kNoEvent ? -1 : 0);
+    ready = builder_.record(EventRole::norm_gathered, static_cast<int>(group));
     count *= ranks;
   };
   gather(Group::shard, Lane::all_gather);
@@ -115,7 +115,7 @@ BufferId Updates::clip(const std::vector<Reducer::Ready>& gradients) {
   builder_.append(OpKind::clip, {.lane = adds}, ClipFactor{.sums = sums.front(), .factor = factor, .count = count},
                   {.allocates = {factor}, .frees = sums});
   const Lane other = adds == Lane::compute ? Lane::host_compute : Lane::compute;
-  if (builder_.offloads()) builder_.wait(other, builder_.record(EventRole::clipped, -1), WaitReason::data);
+  if (builder_.offloads()) builder_.wait(other, builder_.record(EventRole::clipped), WaitReason::data);
   return factor;
 }
 

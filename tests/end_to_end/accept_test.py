@@ -19,7 +19,7 @@ from program import BAD_INPUT, CANNOT_WRITE, OK, PATIENCE_S, Program, environmen
 
 FAIL, INCONCLUSIVE = 10, 11
 # Emulated links and computation keep their own time: what is measured is what was modelled, on a busy machine, too.
-EMULATED = ["model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32", "train.batch_per_rank=1",
+EMULATED = [program.TEXT, "model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32", "train.batch_per_rank=1",
             "train.steps=5", "train.warmup=1", "mesh.ranks=6", "emulate.compute_tflops=0.002",
             "emulate.link_gb_per_s=0.2", "emulate.link_latency_us=0"]
 

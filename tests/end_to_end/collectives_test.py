@@ -47,7 +47,7 @@ class Collectives(Program):
             self.assertTrue(line.startswith("#") or ROW.match(line), line)
 
     def test_threads(self) -> None:
-        for op in OPS:
+        for op in ("all_gather", "alltoall"):  # the others print as many columns: the next test reads them
             done = self.call("collectives", op, "-g", "3", "-b", "8", "-e", "32K", "-f", "8", "-n", "3")
             self.check(done.stdout, op, 5)
 

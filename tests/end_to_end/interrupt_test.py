@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import program
-from program import CANNOT_WRITE, INTERRUPTED, PATIENCE_S, TINY, Program, sets
+from program import CANNOT_WRITE, INTERRUPTED, LONG, PATIENCE_S, TINY, Program, sets
 
 THREADS = [*TINY, "mesh.ranks=2"]
 
@@ -31,7 +31,7 @@ class Interrupt(Program):
         raise AssertionError("it ended before it had measured a step")
 
     def interrupt(self, number: int) -> None:
-        process = self.start("run", self.profile, *sets(*THREADS, "train.steps=100000"), "--out", "out")
+        process = self.start("run", self.profile, *sets(*LONG, "mesh.ranks=2"), "--out", "out")
         self.await_a_measured_step(process)
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE_S)

@@ -208,7 +208,7 @@ class Environment(Launch):
 
     def test_the_same_command_goes_on_after_a_killed_rank(self) -> None:
         """Restarts as torchrun --max-restarts and a requeued job do them."""
-        training = [*TINY, "train.steps=200"]
+        training = [*TINY, "train.steps=120"]
         keys = [*training, "checkpoint.folder=saved", "checkpoint.every=1"]
         whole = self.start_process([program.PROGRAM, *self.run_arguments(training, "-q", "--ranks", "4", out="whole")])
         self.assertEqual(whole.wait(), OK, whole.errors)
@@ -225,7 +225,7 @@ class Environment(Launch):
             os.kill(processes[dead].pid, signal.SIGKILL)
             codes = [process.wait() for process in processes]
             self.assertEqual(codes[1], RANK_FAILED, processes[1].errors)
-            self.assertLess(newest(), 201)
+            self.assertLess(newest(), 121)
         at = newest()
         keys = [*training, "checkpoint.folder=saved"]
         processes = self.start_ranks(self.run_arguments(keys, "--resume", "saved"))

@@ -23,14 +23,18 @@ PATIENCE_S = 240 * float(os.environ.get("FSDPBENCH_PATIENCE", "1"))
 OK, FAILURE, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, RANK_FAILED = range(6)
 SLOWER, DIVERGED, INTERRUPTED = 7, 8, 130
 
+# To train on: reading all sources, as a run does if nothing else is said, takes longer than these tests train.
+TEXT = f"data.path={SOURCE / 'src/README.md'}"
 # A step takes a millisecond; real numbers, with a digest.
-TINY = ["model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
+TINY = [TEXT, "model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
         "train.steps=3", "train.warmup=1", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
 # Nothing is computed; some 10 ms a step, for minutes.
-LONG = ["model.layers=2", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "train.steps=20000",
+LONG = [TEXT, "model.layers=2", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "train.steps=20000",
         "train.warmup=1"]
 # As a file. Everything is emulated: a step takes a few milliseconds of sleep, also under a sanitizer.
-BASE = """
+BASE = f"""
+[data]
+path = "{SOURCE / 'src/README.md'}"
 [model]
 layers = 2
 width = 32

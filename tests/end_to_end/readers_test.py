@@ -20,7 +20,7 @@ import xmlschema
 from prometheus_client.parser import text_string_to_metric_families
 
 FAIL = 10
-EMULATED = ["model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32", "train.batch_per_rank=1",
+EMULATED = [program.TEXT, "model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32", "train.batch_per_rank=1",
             "train.steps=3", "train.warmup=1", "emulate.compute_tflops=0.002", "emulate.link_gb_per_s=0.2",
             "emulate.link_latency_us=0"]
 # A profile whose words are hard on every format, and whose floors nothing reaches.

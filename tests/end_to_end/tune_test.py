@@ -94,7 +94,7 @@ class Tune(program.Program):
         self.assertIn("a file of each is needed", message)
         self.assertFalse((self.folder / "one").exists())
         # Two steps accuse nobody, so that settings are tried.
-        self.assertNotIn("holds the others up", self.call("tune", "--from", str(recorded / "fsdp2"), "-o", "two").stdout)
+        self.assertNotIn("holds the others up", self.call("tune", "--from", str(recorded / "fsdp2"), *FEW, "-o", "two").stdout)
         self.assertIn("model, mesh.ranks and mesh.tensor",
                       self.error("tune", "--from", str(recorded / "fsdp1-no-backward-prefetch"), "--set", "mesh.ranks=8",
                                  "-o", "other"))
@@ -119,8 +119,11 @@ class Tune(program.Program):
         job = ("quickstart", *sets("model.preset=mpt-30b", "mesh.ranks=8", "fsdp.preset=fsdp1", "fsdp.param_dtype=bf16",
                                    "fsdp.activation_checkpointing=true", "train.batch_per_rank=3",
                                    "train.seq_len=2048"), "--cluster", "dgx-h100")
-        answer = self.tune(*job, "--memory", "80GiB", out="fsdp1")
-        self.call("simulate", *job, "--out", "simulated", "-q")
+        self.call("simulate", *job, "--out", "whole", "-q")
+        self.assertTrue(self.result("whole")["memory"]["fits"])
+        few = (*job, *sets("model.layers=4"))
+        answer = self.tune(*few, "--memory", "80GiB", out="fsdp1")
+        self.call("simulate", *few, "--out", "simulated", "-q")
         memory = self.result("simulated")["memory"]
         self.assertEqual(answer["in_force"]["reserved_bytes"], memory["caching_allocator"]["peak_reserved_bytes"])
         self.assertTrue(answer["in_force"]["fits"])

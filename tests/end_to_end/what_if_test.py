@@ -22,7 +22,7 @@ OK, BAD_INPUT = 0, 2
 
 # 1 GB/s: a byte takes a nanosecond, so no time is rounded.
 BASE = ["emulate.compute_tflops=0.02", "emulate.link_gb_per_s=1", "emulate.link_latency_us=0", "model.layers=3",
-        "train.steps=3", "train.seq_len=16", "train.batch_per_rank=1", "mesh.ranks=4"]
+        "train.steps=3", "train.warmup=1", "train.seq_len=16", "train.batch_per_rank=1", "mesh.ranks=4"]
 
 
 def sets(keys: list[str]) -> list[str]:
@@ -30,12 +30,18 @@ def sets(keys: list[str]) -> list[str]:
 
 
 class WhatIf(unittest.TestCase):
-    def setUp(self) -> None:
+    folder = Path()  # of all tests
+    simulated: dict[tuple[str, ...], tuple[str, dict]] = {}
+    count = 0
+
+    @classmethod
+    def setUpClass(cls) -> None:
         temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = Path(temporary.name)
+
+    def setUp(self) -> None:
         self.profile = str(SOURCE / "profiles/runs/quickstart.toml")
-        self.count = 0
 
     def call(self, *arguments: str, code: int = OK) -> subprocess.CompletedProcess[str]:
         done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder, timeout=120)
@@ -43,14 +49,22 @@ class WhatIf(unittest.TestCase):
         return done
 
     def simulate(self, *keys: str, command: str = "simulate") -> tuple[str, dict]:
-        self.count += 1
-        out = f"run{self.count}"
+        """A simulation that there is already is the same one; a run is another."""
+        if command == "simulate" and keys in self.simulated:
+            return self.simulated[keys]
+        out = self.out("run")
         self.call(command, self.profile, *sets([*BASE, *keys]), "--out", out, "-q")
-        return out, json.loads((self.folder / out / "result.json").read_text())
+        made = out, json.loads((self.folder / out / "result.json").read_text())
+        if command == "simulate":
+            self.simulated[keys] = made
+        return made
+
+    def out(self, name: str) -> str:
+        WhatIf.count += 1
+        return f"{name}{self.count}"
 
     def what_if(self, run: str, *arguments: str) -> dict:
-        self.count += 1
-        out = f"answer{self.count}"
+        out = self.out("answer")
         self.call("what-if", run, *arguments, "--out", out, "-q")
         return json.loads((self.folder / out / "what_if.json").read_text())
 
@@ -109,7 +123,7 @@ class WhatIf(unittest.TestCase):
                     "fsdp.all_gather_limit=unlimited", "inject.host_sync_after_layer=1"):
             with self.subTest(key):
                 self.predicts([], ["--set", key], [key])
-                self.predicts([key], ["--link-scale", "0.5"], ["emulate.link_gb_per_s=0.5"])
+        self.predicts([key], ["--link-scale", "0.5"], ["emulate.link_gb_per_s=0.5"])
 
     def test_strategies_of_other_messages(self) -> None:
         answer = self.predicts([], ["--set", "fsdp.strategy=shard_grad_op"], ["fsdp.strategy=shard_grad_op"])
@@ -214,10 +228,9 @@ class WhatIf(unittest.TestCase):
     def test_intervals_hold_what_the_changed_run_measures(self) -> None:
         """A sample of what_if_campaign.py, in which the luck of the changed run is another."""
         campaign = what_if_campaign.Campaign(PROGRAM, SOURCE, self.folder, "computed")
-        answered = campaign.of_base(what_if_campaign.BASES[0], fixed=what_if_campaign.FIXED[:1])
-        self.assertGreater(len(answered), 15)
-        outside = [a.line() for a in answered if not a.inside]
-        self.assertLessEqual(len(outside), 1, outside)
+        answered = campaign.of_base(what_if_campaign.BASES[0], what_if_campaign.QUESTIONS[::3], what_if_campaign.FIXED[1:2])
+        self.assertGreater(len(answered), 5)
+        self.assertEqual([a.line() for a in answered if not a.inside], [])
 
     def error(self, *arguments: str) -> str:
         done = self.call(*arguments, code=BAD_INPUT)
@@ -237,7 +250,7 @@ class WhatIf(unittest.TestCase):
         self.assertIn("one rank", self.error("what-if", alone, "--without-straggler"))
 
     def test_damaged_results_are_said_to_be(self) -> None:
-        run, _ = self.simulate()
+        run, _ = self.simulate("simulate.seed=2")  # which nobody else asks
         trace = self.folder / run / "trace/rank_1.json.gz"
         whole = trace.read_bytes()
         text = gzip.decompress(whole).decode()

@@ -19,7 +19,7 @@ from harness import PATIENCE_S, RANK_FAILED, Started, free_port, kill, sets, unt
 
 RANKS = 5  # fewer are not compared
 FAIL, INCONCLUSIVE = 10, 11
-SMALL = ["model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32", "train.batch_per_rank=1",
+SMALL = [harness.program.TEXT, "model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32", "train.batch_per_rank=1",
          "train.steps=5", "train.warmup=1", "emulate.link_latency_us=0"]
 # Emulated links and computation keep their own time: what is measured is what was modelled, on a busy machine, too.
 EMULATED = [*SMALL, "emulate.compute_tflops=0.002", "emulate.link_gb_per_s=0.2"]

@@ -60,9 +60,9 @@ class FullDisk(Faults):
         # A run's numbers have a few digits more or less than another's.
         needed = pages((whole / "result.json").stat().st_size) + 2 * PAGE
         everything = sum(pages((whole / name).stat().st_size) for name in FILES)
-        leaves = [0, needed, everything // 2]
+        leaves = [0, needed]
         if harness.all_faults():
-            leaves += [2 * PAGE, 5 * PAGE, needed + 4 * PAGE, everything - 2 * PAGE]
+            leaves += [everything // 2, 2 * PAGE, 5 * PAGE, needed + 4 * PAGE, everything - 2 * PAGE]
         for leave in leaves:
             with self.subTest(leave=leave):
                 out, done = self.filled(leave)
@@ -72,7 +72,7 @@ class FullDisk(Faults):
                     self.assertTrue(result and result["complete"], done.err)
 
     def test_a_disk_that_is_too_small_is_said(self) -> None:
-        for kib in (4, 40, 100, 200):
+        for kib in (4, 40, 200):
             with self.subTest(kib=kib):
                 disk = self.bench.small_disk(kib)
                 done = self.bench.call(*self.run_arguments(*THREADS, out=str(disk / "out"), base=[]))
@@ -81,7 +81,7 @@ class FullDisk(Faults):
                 self.check(disk / "out", done)
 
     def test_a_disk_without_a_free_name_says_so(self) -> None:
-        for inodes in (2, 3, 4, 5, 6):
+        for inodes in (2, 4, 6):
             with self.subTest(inodes=inodes):
                 disk = self.bench.small_disk(4096, inodes)
                 done = self.bench.call(*self.run_arguments(*THREADS, out=str(disk / "out"), base=[]))
@@ -125,7 +125,7 @@ class Folders(Faults):
         moments = random.Random(seed)
         old = self.run_arguments(*THREADS, "mesh.ranks=4", "train.steps=5", base=[])
         new = [*self.run_arguments(*THREADS, "train.steps=7", base=[]), "--overwrite"]
-        for turn in range(5):
+        for turn in harness.moments(2, 5):
             with self.subTest(seed=seed, turn=turn):
                 self.run_in(*old, "--overwrite")
                 started = self.bench.start(*new)
@@ -141,7 +141,7 @@ class Folders(Faults):
                                 if not path.name.startswith(".")), ["rank_0.json.gz", "rank_1.json.gz"])
 
     def test_of_two_runs_in_one_folder_one_is_refused(self) -> None:
-        for turn in range(5):  # who makes the folder need not be who locks it
+        for turn in harness.moments(2, 5):  # who makes the folder need not be who locks it
             with self.subTest(turn=turn):
                 folder = f"out-{turn}"
                 arguments = self.run_arguments(*THREADS, base=[], out=folder)
@@ -155,10 +155,10 @@ class Folders(Faults):
                     "trace.json", "trace/rank_0.json.gz", "trace/rank_1.json.gz")))
 
     def test_runs_of_the_same_second_get_folders_of_their_own(self) -> None:
-        runs = [self.bench.start("run", self.profile, *sets(*THREADS), "-q") for _ in range(5)]
-        self.assertEqual([run.wait() for run in runs], [OK] * 5)
+        runs = [self.bench.start("run", self.profile, *sets(*THREADS), "-q") for _ in range(3)]
+        self.assertEqual([run.wait() for run in runs], [OK] * 3)
         results = [result_of(folder) for folder in (self.folder / "runs").iterdir()]
-        self.assertEqual([result["complete"] for result in results], [True] * 5)
+        self.assertEqual([result["complete"] for result in results], [True] * 3)
 
     def test_planted_links_are_not_followed(self) -> None:
         victim = self.bench.write("victim", "mine")

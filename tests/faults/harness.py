@@ -284,6 +284,11 @@ def all_faults() -> bool:
     return os.environ.get("FSDPBENCH_FAULTS") == "all"
 
 
+def moments(few: int, many: int) -> range:
+    """So many random moments of one thing; each `make test` draws other ones."""
+    return range(many if all_faults() else few)
+
+
 long_fault = unittest.skipUnless(all_faults(), "one of the long ones: make check-faults")
 
 

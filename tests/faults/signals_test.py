@@ -37,7 +37,7 @@ class Signals(Faults):
 
     def test_a_run(self) -> None:
         # Steps enough to be hit before, in and after training.
-        for turn in range(6):
+        for turn in harness.moments(3, 6):
             number = ENDING[turn % 3]
             with self.subTest(seed=self.seed, turn=turn, signal=number):
                 out = f"out{turn}"
@@ -65,7 +65,7 @@ class Signals(Faults):
 
     def test_what_was_ignored_from_the_start_stays_ignored(self) -> None:
         self.bench.write("nohup.sh", "#!/bin/sh\ntrap '' HUP\nexec \"$@\"\n").chmod(0o700)
-        started = self.bench.start(harness.PROGRAM, *self.run_arguments(*THREADS, "train.steps=300", base=[]),
+        started = self.bench.start(harness.PROGRAM, *self.run_arguments(*THREADS, "train.steps=150", base=[]),
                                    program=str(self.folder / "nohup.sh"))
         self.training(started)
         for _ in range(3):
@@ -74,7 +74,7 @@ class Signals(Faults):
         self.assertTrue(result_of(self.folder / "out")["complete"])
 
     def test_a_run_of_threads_that_is_stopped_goes_on(self) -> None:
-        started = self.bench.start(*self.run_arguments(*THREADS, "train.steps=300", base=[]))
+        started = self.bench.start(*self.run_arguments(*THREADS, "train.steps=150", base=[]))
         self.training(started)
         for _ in range(3):
             started.signal(signal.SIGSTOP)
@@ -84,7 +84,7 @@ class Signals(Faults):
         self.assertTrue(result_of(self.folder / "out")["complete"])
 
     def test_kills_of_a_run_leave_a_whole_result_or_none(self) -> None:
-        for turn in range(5):
+        for turn in harness.moments(2, 5):
             with self.subTest(seed=self.seed, turn=turn):
                 out = f"out{turn}"
                 started = self.struck(*self.run_arguments(*THREADS, out=out, base=[]), number=signal.SIGKILL,
@@ -98,7 +98,7 @@ class Signals(Faults):
         log = self.folder / "out/trials.jsonl"
         command = ["sweep", "s.toml", "--out", "out"]
         lines: list[bytes] = []
-        for turn in range(8):
+        for turn in harness.moments(4, 8):
             with self.subTest(seed=self.seed, turn=turn):
                 number = (*ENDING, signal.SIGKILL)[turn % 4]
                 started = self.struck(*command, number=number, within_s=0.3)
@@ -110,8 +110,8 @@ class Signals(Faults):
         each_once(log, cells=4, trials=8)
 
     def test_a_comparison(self) -> None:
-        for turn in range(4):
-            number = (*ENDING, signal.SIGKILL)[turn]
+        for turn in harness.moments(2, 4):
+            number = (signal.SIGKILL, *ENDING)[turn]
             with self.subTest(seed=self.seed, turn=turn):
                 started = self.struck("compare", "base.toml", "--trials", "12", "--out", f"out{turn}", number=number,
                                       within_s=0.6)

@@ -186,7 +186,8 @@ TEST(Recognise, TheCorpusIsCalledWhatItIsAndHasTheCausesOfItsRunsAndTheContentio
   CalledCorpus called;
   ExplainedCorpus explained;
   for (const corpus::CaseSpec& spec : corpus::all_cases()) {
-    if (!tells_kinds(spec) || spec.faults.cut_off > 0) continue;
+    // Eight ranks of eight layers are four of six, at three times the cost.
+    if (!tells_kinds(spec) || spec.faults.cut_off > 0 || spec.name.ends_with(" 8 ranks 8 layers")) continue;
     const Read read = read_case(spec);
     called.count(spec, read);
     explained.count(spec, read);

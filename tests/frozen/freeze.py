@@ -96,10 +96,9 @@ def questions(source: Path) -> list[Question]:
     return asked
 
 
-# One of each kind, some twenty seconds of one core.
+# One of each kind; what engines_test.py and trace_explain_test.py hold to the nanosecond is left to `freeze.py write`.
 SAMPLE = ("explain/quickstart.*", "explain/hybrid.schedule", "export/llama3-8b-emulated", "simulate/fsdp1", "simulate/hybrid*",
-          "preset/deepspeed-z3.*", "preset/megatron-v2.simulate", "cluster/dgx-h100", "cluster/mi300x", "trouble/slow-rank*",
-          "what-if/strategy", "tune/budget", "compare/stored")
+          "preset/deepspeed-z3.*", "cluster/dgx-h100", "what-if/strategy", "tune/budget", "compare/stored")
 
 
 def plain(value: object) -> object:

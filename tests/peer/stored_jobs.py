@@ -9,6 +9,7 @@ job, with a list per field of an event. It needs no PyTorch.
 """
 
 import gzip
+import itertools
 import json
 import lzma
 import os
@@ -103,12 +104,12 @@ def recorded(folder):
             yield place, json.load(file), os.path.join(folder, place, "rank_0.json.gz")
 
 
-def stored(path):
-    """The same of a file of this program; each trace is there until the next one is asked for."""
+def stored(path, each=1):
+    """The same of each so many-th job of a file of this program; each trace is there until the next one is asked for."""
     with lzma.open(path, "rt") as lines, tempfile.TemporaryDirectory() as folder:
         next(lines)
         trace = os.path.join(folder, "rank_0.json")
-        for line in lines:
+        for line in itertools.islice(lines, 0, None, each):
             job = json.loads(line)
             with open(trace, "w") as file:
                 file.write(whole(job["trace"]))

@@ -110,5 +110,38 @@ TEST(Units, TheRootOwnsWhatNoOtherUnitOwns) {
   EXPECT_EQ(parameters, shapes.parameters.size());
 }
 
+TEST(Units, OfAWholeModelHaveTheExpertsOfTheRoot) {
+  config::RunConfig c;
+  c.model.layers = 2;
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  c.mesh = {.ranks = 4, .shard = 4, .replicate = 1};
+  c.mesh.expert = 2;
+  c.fsdp.wrap.mode = config::Wrap::Mode::model;
+  c.fsdp.layout = config::Layout::per_param;
+  const Plan plan = make_plan(c);
+  ASSERT_EQ(plan.units.size(), 2U);
+  EXPECT_EQ(plan.with_modules, 1);
+  EXPECT_EQ(plan.units[0].experts, 1);
+  EXPECT_EQ(plan.units[1].members.experts_of, 0);
+  EXPECT_EQ(plan.units[1].label(), "ER");
+  EXPECT_EQ(plan.units[1].group, Group::expert_shard);
+}
+
+TEST(Units, StayGatheredBelowTheThresholdIfAnybodyElseHasAPart) {
+  config::RunConfig c;
+  c.model.layers = 2;
+  c.mesh = {.ranks = 2, .shard = 2, .replicate = 1};
+  const std::int64_t numel = make_plan(c).units[1].layout.parameter_numel();
+  const auto stays = [&](std::int64_t threshold) {
+    c.fsdp.persistence_threshold = threshold;
+    return make_plan(c).units[1].stays_gathered;
+  };
+  EXPECT_FALSE(stays(numel));
+  EXPECT_TRUE(stays(numel + 1));
+  c.mesh = {.ranks = 1, .shard = 1, .replicate = 1};
+  EXPECT_FALSE(stays(numel + 1));
+}
+
 }  // namespace
 }  // namespace fsdpbench::plan

@@ -89,7 +89,9 @@ class OnThisHost(Program):
         self.bin = self.folder / "bin"
         self.bin.mkdir()
         here = Path(__file__).resolve().parent
-        self.acceptance = self.write("acceptance.toml", (here / "acceptance.toml").read_text().replace("RUN", str(here / "run.toml")))
+        path = program.TEXT.removeprefix("data.path=")
+        self.training = self.write("run.toml", (here / "run.toml").read_text() + f'[data]\npath = "{path}"\n')
+        self.acceptance = self.write("acceptance.toml", (here / "acceptance.toml").read_text().replace("RUN", self.training))
         self.environment = {"PATH": f"{self.bin}:/usr/bin:/bin", "FSDPBENCH": str(self.bin / "fsdpbench"), "HOME": str(self.folder),
                             "FSDPBENCH_PROFILE": self.acceptance, "FSDPBENCH_RESULTS": str(self.folder / "results"),
                             "FSDPBENCH_LIMIT_S": "150", "FSDPBENCH_BUDGET": "2m",

@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import unittest
-from pathlib import Path
 
 from accepting_test import OnThisHost
 from recipes_test import FAIL, INCONCLUSIVE, SLOWER, recipes
@@ -64,7 +63,6 @@ exec {shutil.which("mpirun")} --oversubscribe "$@" """)
         1.5 times as long."""
         shutil.rmtree(self.folder / "results", ignore_errors=True)
         shutil.rmtree(self.folder / "build", ignore_errors=True)
-        run = Path(__file__).resolve().parent / "run.toml"
         slower = self.write("slower.py", f"""import json, sys
 sys.path.insert(0, {str(program.SOURCE / "tests/end_to_end")!r})
 from program import sealed
@@ -76,7 +74,7 @@ open(path, "w").write(sealed(result))
         self.stand_in("made", f"""command=$1; [ "$command" = gate ] || shift 2
 case $command in
   accept) exec {program.PROGRAM} accept {self.acceptance} "$@" {SLOW if fault == "slow" else ""} ;;
-  run) {program.PROGRAM} simulate {run} "$@" {f"&& python3 -B {slower}" if fault == "slower" else ""} ;;
+  run) {program.PROGRAM} simulate {self.training} "$@" {f"&& python3 -B {slower}" if fault == "slower" else ""} ;;
   *) exec {program.PROGRAM} "$@" ;;
 esac""")
         self.stand_in("make", f"""[ "$*" = build ] && mkdir -p build/bin && ln -s {self.bin}/made build/bin/fsdpbench""")
@@ -96,7 +94,7 @@ esac""")
     def test_github_says_which_step_failed_and_why(self) -> None:
         self.host_of_ci("")
         self.shell("make build")
-        self.call("simulate", str(Path(__file__).resolve().parent / "run.toml"), "--out", "baselines/kept", "-q")
+        self.call("simulate", self.training, "--out", "baselines/kept", "-q")
         steps = ["build", "accept the machine", "measure", "hold it against the baseline", "what came of it"]
         for fault, codes, said in (("", [0, 0, 0, 0, 0], "# PASS"), ("slower", [0, 0, 0, SLOWER, 0], "# WORSE"),
                                    ("slow", [0, FAIL, None, None, 0], "rank 3 ")):

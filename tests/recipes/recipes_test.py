@@ -235,7 +235,7 @@ esac""")
 fi
 exec {program.PROGRAM} "$@"
 """)
-        keys = sets(*(key for key in program.TINY if "batch" not in key), "train.batch_global=4", "train.steps=300")
+        keys = sets(*(key for key in program.TINY if "batch" not in key), "train.batch_global=4", "train.steps=150")
         given = self.environment | {"FSDPBENCH": str(self.bin / "lost"), "EVERY": "1", "RANKS_PER_NODE": "2", "RESTARTS": "2",
                                     "PORT": str(program.free_port()),
                                     "TORCHRUN": os.environ.get("FSDPBENCH_TORCHRUN", "torchrun")}
@@ -402,7 +402,7 @@ class Prometheus(Program):
 
     def metrics(self) -> dict[str, list[dict]]:
         done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(
-            "model.layers=2", "model.width=32", "train.seq_len=16", "train.steps=3", "mesh.ranks=6", "emulate.compute_tflops=0.002",
+            program.TEXT, "model.layers=2", "model.width=32", "train.seq_len=16", "train.steps=3", "mesh.ranks=6", "emulate.compute_tflops=0.002",
             "emulate.link_gb_per_s=0.2", "inject.slow_rank=3", "inject.slow_rank_factor=2"), "--out", "out"],
             cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, FAIL, done.stdout + done.stderr)

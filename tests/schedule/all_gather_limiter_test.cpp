@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "support/step_parts.h"
 
 namespace fsdpbench::schedule {
@@ -123,6 +126,81 @@ TEST(AllGatherLimiter, FlatEventsWaitOnTheDeviceForTheFreeBeforeLast) {
   host.gather(3);
   EXPECT_EQ(host.last_op().waits, (std::vector<Wait>{{freed, WaitReason::limit}}));
   EXPECT_EQ(host.host_waits(), Events{});
+}
+
+/// The gather waits where it begins: a copy-in comes first unless views are gathered.
+TEST(AllGatherLimiter, BuffersWaitOnTheDeviceForTheFreeThatMakesRoom) {
+  for (const auto& [layout, lane] :
+       {std::pair{config::Layout::flat, Lane::all_gather}, {config::Layout::per_param, Lane::copy}}) {
+    Host host(limited({Mode::buffers, 1, 0}, layout));
+    host.gather(1);
+    EXPECT_FALSE(host.limiter.allows_prefetch(kBytes));
+    const EventId freed = host.free(1);
+    host.limiter.before_unshard(2, kBytes, true);
+    for (const Lane any : kLanes) {
+      const std::vector<Wait> none, one{{freed, WaitReason::limit}};
+      EXPECT_EQ(host.builder.pending_waits()[index_of(any)], any == lane ? one : none);
+    }
+    EXPECT_EQ(host.host_waits(), Events{});
+  }
+}
+
+TEST(AllGatherLimiter, TheRootAndWhatGathersNothingWaitForNothing) {
+  for (const Mode mode : {Mode::strict, Mode::bytes, Mode::buffers, Mode::fsdp2_event}) {
+    Host host(limited({mode, 1, 1}, config::Layout::flat));
+    host.gather(1);
+    host.free(1);
+    host.limiter.before_unshard(plan::Plan::kRoot, kBytes, true);
+    host.limiter.before_unshard(2, kBytes, false);
+    EXPECT_EQ(host.host_waits(), Events{});
+    EXPECT_TRUE(std::ranges::all_of(host.builder.pending_waits(), [](const auto& waits) { return waits.empty(); }));
+    host.begin_step();  // nothing is in flight any more
+    host.limiter.before_unshard(3, kBytes, true);
+    EXPECT_TRUE(host.limiter.allows_prefetch(kBytes));
+    EXPECT_EQ(host.host_waits(), Events{});
+  }
+}
+
+TEST(AllGatherLimiter, WhatIsDecidedOnCountsBesideWhatIsInFlight) {
+  Host host(limited({Mode::bytes, 0, 3 * kBytes}));
+  EXPECT_TRUE(host.limiter.allows_prefetch(kBytes, {kBytes, kBytes}));
+  EXPECT_FALSE(host.limiter.allows_prefetch(kBytes, {kBytes, kBytes + 1}));
+  host.gather(1);
+  EXPECT_TRUE(host.limiter.allows_prefetch(kBytes, {kBytes}));
+  EXPECT_FALSE(host.limiter.allows_prefetch(kBytes, {kBytes, kBytes}));
+}
+
+TEST(AllGatherLimiter, AUnitThatIsGatheredAgainIsInFlightAgain) {
+  Host host(limited({Mode::strict, 2, 0}));
+  host.gather(1);
+  const EventId first = host.free(1);
+  host.gather(1);
+  host.builder.phase = Phase::backward;
+  const EventId second = host.free(1);
+  host.gather(2);  // the first is over
+  host.gather(3);
+  EXPECT_EQ(host.host_waits(), (Events{first, second}));
+}
+
+/// DeepSpeed: it bounds how far the host runs ahead of gathers that were waited for.
+TEST(AllGatherLimiter, FetchedWaitsForTheOldestOfMoreThanSoMany) {
+  Host host(limited({Mode::fetched, 2, 0}));
+  for (const EventId ready : {11, 11, 12, 13}) host.limiter.before_wait(ready, 1);  // one bucket's units wait alike
+  EXPECT_EQ(host.host_waits(), Events{});
+  for (const EventId ready : {14, 15}) host.limiter.before_wait(ready, 1);
+  EXPECT_EQ(host.host_waits(), (Events{11, 12}));
+  host.begin_step();
+  for (const EventId ready : {16, 17, 18}) host.limiter.before_wait(ready, 1);
+  EXPECT_EQ(host.host_waits(), Events{});
+  Host other(limited({Mode::strict, 2, 0}));
+  for (const EventId ready : {11, 12, 13, 14, 15}) other.limiter.before_wait(ready, 1);
+  EXPECT_EQ(other.host_waits(), Events{});
+}
+
+TEST(AllGatherLimiter, OnlyAFreeIsQueued) {
+  Host host(limited({Mode::fsdp1_queue, 1, 0}));
+  host.limiter.released(1, 7, false);
+  EXPECT_TRUE(host.limiter.queue().empty());
 }
 
 TEST(AllGatherLimiter, Fsdp1QueuePopsBeforeEveryCallEvenOneThatGathersNothing) {

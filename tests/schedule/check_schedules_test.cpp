@@ -103,7 +103,7 @@ TEST(CheckSchedules, WaitsTakenOutAreRacesUnlessTheyAreLimits) {
   // are where other engines order a gather after all computation, or lanes are shared.
   std::mt19937 random(7);
   int races = 0, implied = 0, limits = 0;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 40; ++i) {
     const bool engines = i % 2 == 1;
     const testing::ScheduleCase c = testing::make_case(random_config(random, engines));
     const Schedule& steady = c.schedules.steady();

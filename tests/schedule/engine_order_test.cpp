@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "support/engine_orders.h"
 
@@ -20,38 +21,12 @@ TEST(MegatronV1Order, AWindowLaunchedFromTheFirstUnitToTheLast) {
             " B0 f0 RS0 fR RSR");
 }
 
-TEST(MegatronV1Order, GrowsByRule) {
-  for (int blocks : {2, 5, 9}) {
-    const int ahead = std::min(3, blocks);
-    std::string forward = "AGR" + each("AG", 0, ahead - 1, "*");
-    for (int u = 3; u < blocks; ++u) forward += " AG" + std::to_string(u) + "*";
-    std::string backward = blocks > 4 ? each("AG", blocks - 4, blocks - 2, "*") : each("AG", 0, blocks - 2, "*");
-    backward += " AG" + std::to_string(blocks - 1);
-    for (int u = blocks - 1; u >= 0; --u) {
-      if (u < blocks - 1 && u >= 3) backward += " AG" + std::to_string(u - 3) + "*";
-      backward += " RS" + std::to_string(u);
-    }
-    EXPECT_EQ(collectives(sized("megatron-v1", 218, blocks)), forward + " |" + backward + " RSR") << blocks;
-  }
-}
-
 TEST(MegatronV1Order, DoubleBufferKeepsTwoUnits) {
   config::RunConfig c = sized("megatron-v1", 218);
   c.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::buffers, 2, 0};
   EXPECT_EQ(order(c),
             "AGR AG0* AG1* FR F0 f0 AG2* F1 f1 AG3* F2 f2 F3 f3 | BR AG2* AG3 B3 f3 RS3 AG1* B2 f2 RS2 AG0* B1 f1 RS1"
             " B0 f0 RS0 fR RSR");
-}
-
-TEST(MegatronV1Order, DoubleBufferGrowsByRule) {
-  for (int blocks : {2, 5, 9}) {
-    config::RunConfig c = sized("megatron-v1", 218, blocks);
-    c.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::buffers, 2, 0};
-    std::string line =
-        "AGR" + each("AG", 0, blocks - 1, "*") + " |" + name("AG", blocks - 2, "*") + name("AG", blocks - 1);
-    line += backwards(blocks, [](int u) { return name("RS", u) + (u >= 2 ? name("AG", u - 2, "*") : ""); });
-    EXPECT_EQ(collectives(c), line + " RSR") << blocks;
-  }
 }
 
 TEST(MegatronV2Order, Default) {
@@ -87,32 +62,6 @@ TEST(MegatronV2Order, AUnifiedStreamChangesTheLaneAndNotTheOrder) {
   }
 }
 
-TEST(MegatronV2Order, BudgetsGrowByRule) {
-  for (int blocks : {2, 5, 9}) {
-    config::RunConfig c = sized("megatron-v2", 218, blocks);
-    Prefetch& forward = c.fsdp.forward_prefetch;
-    forward = c.fsdp.backward_prefetch = {Prefetch::Mode::window, 1, 0};
-    std::string line = "AGR" + each("AG", 0, blocks - 1, "") + " | AGR";
-    line += backwards(blocks, [](int u) { return name("AG", u) + name("RS", u); });
-    EXPECT_EQ(collectives(c), line + " RSR") << blocks;
-    forward.elements = c.fsdp.backward_prefetch.elements = 2 * unit_numel(c);
-    line = "AGR" + each("AG", 0, blocks - 1, "*") + " | AGR" + each("AG", blocks - 1, blocks - 2, "*");
-    line += backwards(blocks, [](int u) { return (u >= 2 ? name("AG", u - 2, "*") : "") + name("RS", u); });
-    EXPECT_EQ(collectives(c), line + " RSR") << blocks;
-  }
-}
-
-TEST(MegatronV2Order, GrowsByRule) {
-  for (int blocks : {2, 5, 9}) {
-    std::string line = "AGR" + each("AG", 0, blocks - 1, "*") + " | AGR";
-    for (int u = blocks - 1; u >= 0; --u) {
-      line += " AG" + std::to_string(u) + "*";
-      if (u < blocks - 1) line += " RS" + std::to_string(u + 1);
-    }
-    EXPECT_EQ(collectives(sized("megatron-v2", 218, blocks)), line + " RS0 RSR") << blocks;
-  }
-}
-
 TEST(SimpleFsdpOrder, TheNextGatherLeavesBeforeThisOneIsWaitedFor) {
   EXPECT_EQ(order(sized("simplefsdp", 218)),
             "AGR AG0* FR AG1* F0 f0 AG2* F1 f1 AG3* F2 f2 AGT* F3 f3 FT fT | AGT* AG3* BT fT RST AG2* B3 f3 RS3"
@@ -131,24 +80,37 @@ TEST(XlaOrder, PipelinedGathersGoOneIterationAhead) {
             " B0 f0 fR RS0 RSR");
 }
 
-TEST(CompiledOrder, GrowsByRule) {
-  const auto u = [](int unit) { return std::to_string(unit); };
-  for (int blocks : {2, 5, 9}) {
-    const int last = blocks - 1;
-    const std::string in_order = "AGR" + each("AG", 0, last, "*");
-    std::string simple = in_order + " AGT* | AGT* AG" + u(last) + "* RST";
-    std::string scan = "AGR" + each("AG", 0, last, "") + " | AG" + u(last);
-    std::string pipelined = in_order + " | AG" + u(last) + "*";
-    for (int unit = last; unit >= 0; --unit) {
-      if (unit > 0) simple += " AG" + u(unit - 1) + "*";
-      simple += " RS" + u(unit);
-      if (unit > 0) scan += " AG" + u(unit - 1) + " RS" + u(unit);
-      if (unit > 0) pipelined += " AG" + u(unit - 1) + "*";
-      if (unit < last) pipelined += " RS" + u(unit + 1);
-    }
-    EXPECT_EQ(collectives(sized("simplefsdp", 218, blocks)), simple + " RSR") << blocks;
-    EXPECT_EQ(collectives(sized("xla", 218, blocks)), scan + " RS0 RSR") << blocks;
-    EXPECT_EQ(collectives(sized("xla-pipelined", 218, blocks)), pipelined + " RS0 RSR") << blocks;
+/// Other sizes of the same jobs: two blocks and five.
+TEST(EngineOrder, OfOtherSizes) {
+  using Row = std::tuple<const char*, int, const char*>;
+  for (const auto& [preset, blocks, line] :
+       {Row{"megatron-v1", 2, "AGR AG0* AG1* | AG0* AG1 RS1 RS0 RSR"},
+        {"megatron-v1", 5, "AGR AG0* AG1* AG2* AG3* AG4* | AG1* AG2* AG3* AG4 RS4 AG0* RS3 RS2 RS1 RS0 RSR"},
+        {"megatron-v2", 2, "AGR AG0* AG1* | AGR AG1* AG0* RS1 RS0 RSR"},
+        {"megatron-v2", 5, "AGR AG0* AG1* AG2* AG3* AG4* | AGR AG4* AG3* RS4 AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR"},
+        {"simplefsdp", 2, "AGR AG0* AG1* AGT* | AGT* AG1* RST AG0* RS1 RS0 RSR"},
+        {"simplefsdp", 5,
+         "AGR AG0* AG1* AG2* AG3* AG4* AGT* | AGT* AG4* RST AG3* RS4 AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR"},
+        {"xla", 2, "AGR AG0 AG1 | AG1 AG0 RS1 RS0 RSR"},
+        {"xla", 5, "AGR AG0 AG1 AG2 AG3 AG4 | AG4 AG3 RS4 AG2 RS3 AG1 RS2 AG0 RS1 RS0 RSR"},
+        {"xla-pipelined", 2, "AGR AG0* AG1* | AG1* AG0* RS1 RS0 RSR"},
+        {"xla-pipelined", 5, "AGR AG0* AG1* AG2* AG3* AG4* | AG4* AG3* AG2* RS4 AG1* RS3 AG0* RS2 RS1 RS0 RSR"}}) {
+    EXPECT_EQ(collectives(sized(preset, 218, blocks)), line) << preset;
+  }
+  for (const auto& [blocks, buffers, none, window] :
+       {std::tuple{2, "AGR AG0* AG1* | AG0* AG1 RS1 RS0 RSR", "AGR AG0 AG1 | AGR AG1 RS1 AG0 RS0 RSR",
+                   "AGR AG0* AG1* | AGR AG1* AG0* RS1 RS0 RSR"},
+        {5, "AGR AG0* AG1* AG2* AG3* AG4* | AG3* AG4 RS4 AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR",
+         "AGR AG0 AG1 AG2 AG3 AG4 | AGR AG4 RS4 AG3 RS3 AG2 RS2 AG1 RS1 AG0 RS0 RSR",
+         "AGR AG0* AG1* AG2* AG3* AG4* | AGR AG4* AG3* AG2* RS4 AG1* RS3 AG0* RS2 RS1 RS0 RSR"}}) {
+    config::RunConfig c = sized("megatron-v1", 218, blocks);
+    c.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::buffers, 2, 0};
+    EXPECT_EQ(collectives(c), buffers);
+    c = sized("megatron-v2", 218, blocks);
+    c.fsdp.forward_prefetch = c.fsdp.backward_prefetch = {Prefetch::Mode::window, 1, 0};
+    EXPECT_EQ(collectives(c), none);
+    c.fsdp.forward_prefetch.elements = c.fsdp.backward_prefetch.elements = 2 * unit_numel(c);
+    EXPECT_EQ(collectives(c), window);
   }
 }
 

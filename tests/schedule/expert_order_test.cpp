@@ -80,6 +80,35 @@ TEST(MegatronExpertOrder, ItsRewriteHasHooksBetweenTheExchanges) {
             "0, reduce_scatter 0, ");
 }
 
+/// FSDP2 goes back along its notes of forward, to which a recomputation that frees adds; a list names blocks and
+/// experts.
+TEST(NestedExpertOrder, GoesBackAlongNotesOrAList) {
+  config::RunConfig c = mixture("torchtitan-moe");
+  c.fsdp.expert_unit = config::ExpertUnit::module;
+  c.fsdp.head_unit = false;
+  c.fsdp.forward_prefetch = {Prefetch::Mode::implicit, 1};
+  const auto backward = [&](Prefetch::Mode mode) {
+    c.fsdp.backward_prefetch = {mode, 1};
+    const std::string line = order(c);
+    EXPECT_EQ(line.substr(0, line.find(" | ")), "AGR FR AG0 F0 AGE0 fE0 f0 AG1 F1 AGE1 fE1 f1 AG2 F2 AGE2 fE2 f2");
+    return line.substr(line.find(" | ") + 3);
+  };
+  EXPECT_EQ(backward(Prefetch::Mode::none),
+            "BR AG2 B2 AGE2 fE2 RSE2 f2 RS2 AG1 B1 AGE1 fE1 RSE1 f1 RS1 AG0 B0 AGE0 fE0 RSE0 f0 RS0 fR RSR");
+  EXPECT_EQ(backward(Prefetch::Mode::pre),
+            "AG2* BR AGE2* B2 AG1* fE2 RSE2 f2 RS2 AGE1* B1 AG0* fE1 RSE1 f1 RS1 AGE0* B0 fE0 RSE0 f0 RS0 fR RSR");
+  EXPECT_EQ(backward(Prefetch::Mode::explicit_),
+            "AG2* BR AG1* AGE1* B2 AGE2 fE2 RSE2 f2 RS2 AG0* AGE0* B1 fE1 RSE1 f1 RS1 B0 fE0 RSE0 f0 RS0 fR RSR");
+  config::RunConfig first = c;  // its list is empty, so that it goes by notes
+  first.model.layers = 1;
+  EXPECT_EQ(order(first), "AGR FR AG0 F0 AGE0 fE0 f0 | AG0* BR AGE0* B0 fE0 RSE0 f0 RS0 fR RSR");
+  c.fsdp.activation_checkpointing = c.fsdp.recompute_frees = true;
+  EXPECT_EQ(
+      backward(Prefetch::Mode::pre),
+      "AG2* BR AGE2* fE2 B2 AGE2 fE2 RSE2 f2 RS2 AG1 AGE1* fE1 B1 AGE1 AGE2* fE1 RSE1 f1 RS1 AG0 AGE0* fE0 B0 AGE0"
+      " AGE1* fE0 RSE0 f0 RS0 fR RSR");
+}
+
 TEST(DeepSpeedExpertOrder, ABucketIsReducedOncePerGroup) {
   config::RunConfig c = mixture("deepspeed-moe");
   EXPECT_EQ(order(c), "FR F0 F1 F2 | BR B2 B1 B0 AR{E0,E1,E2} AR{0,1,2,R} step AG{0,1,2,R} AG{E0,E1,E2}");

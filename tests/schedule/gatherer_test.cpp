@@ -109,33 +109,6 @@ TEST(Gatherer, PerParamCopiesInGathersInPlaceAndCopiesOut) {
   EXPECT_TRUE(g.op(2).frees.empty());  // held until the next unit has issued its gather
 }
 
-TEST(Gatherer, TheOutputIsReleasedAfterTheNextGatherWasIssuedOrAtTheEndOfForward) {
-  Gathering g(config_with(Layout::per_param));
-  g.use(1);
-  g.use(2);
-  EXPECT_EQ(g.ops(), "copy_in all_gather copy_out forward copy_in all_gather release copy_out forward");
-  EXPECT_EQ(g.op(6).frees, std::vector<BufferId>{g.work<Collective>(1).output});
-  EXPECT_EQ(g.op(6).waits, (std::vector<Wait>{{g.op(2).record, WaitReason::reuse}}));
-  g.gatherer.release_held();
-  EXPECT_EQ(g.last_op().frees, std::vector<BufferId>{g.work<Collective>(5).output});
-}
-
-TEST(Gatherer, InBackwardTheOutputIsReleasedAtOnce) {
-  Gathering g(config_with(Layout::per_param));
-  g.builder.phase = Phase::backward;
-  g.use(kUnit);
-  EXPECT_EQ(g.ops(), "copy_in all_gather copy_out release forward");
-}
-
-TEST(Gatherer, WithoutTheEventLimitTheCopyOutFreesIt) {
-  config::RunConfig c = config_with(Layout::per_param);
-  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 0, 0};
-  Gathering g(c);
-  g.use(kUnit);
-  EXPECT_EQ(g.ops(), "copy_in all_gather copy_out forward");
-  EXPECT_EQ(g.op(2).frees, std::vector<BufferId>{g.work<Collective>(1).output});
-}
-
 TEST(Gatherer, APrefetchedUnitIsGatheredOnce) {
   Gathering g(config_with(Layout::flat));
   g.gatherer.unshard(kUnit, true);
@@ -154,20 +127,6 @@ TEST(Gatherer, ARefusedPrefetchIsGatheredWhenItIsNeeded) {
   g.gatherer.reshard(1, false);
   g.use(kUnit);
   EXPECT_EQ(g.ops(), "all_gather forward reshard host_wait all_gather forward");
-}
-
-TEST(Gatherer, OnDemandGathersStartAfterTheEventGiven) {
-  for (Layout layout : {Layout::flat, Layout::per_param}) {
-    Gathering g(config_with(layout));
-    g.builder.append(OpKind::forward, {});
-    const EventId done = g.builder.record(EventRole::forward_done, 0);
-    g.gatherer.start_after(done);
-    g.gatherer.unshard(1, false);
-    EXPECT_EQ(g.op(1).waits, (std::vector<Wait>{{done, WaitReason::limit}}));
-    g.gatherer.start_after(kNoEvent);
-    g.gatherer.unshard(2, false);
-    EXPECT_TRUE(g.op(layout == Layout::flat ? 2 : 3).waits.empty());
-  }
 }
 
 TEST(Gatherer, ReshardFreesTheParametersAndTheUnitCanBeGatheredAgain) {
@@ -278,6 +237,26 @@ TEST(Gatherer, WhatAnUnusedGatherReadsAndWritesGoesOnceItIsOver) {
     g.gatherer.discard_unused();
     EXPECT_EQ(g.builder.step().ops.size(), before.size() + 2) << "nothing is left";
   }
+}
+
+/// FSDP1 queues no event where nobody else has a part, though a copy in a lower dtype is freed.
+TEST(Gatherer, QueuesTheFreeOfWhatOthersHaveAPartOf) {
+  for (const int shards : {1, 4}) {
+    config::RunConfig c = config_with(Layout::flat, DType::bf16, shards);
+    c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 8, 0};
+    Gathering g(c);
+    g.use(kUnit);
+    g.gatherer.reshard(kUnit, false);
+    EXPECT_EQ(g.limiter.queue().size(), shards == 1 ? 0U : 1U);
+  }
+}
+
+TEST(Gatherer, UnitsOfOneCollectiveAreInFlightEach) {
+  config::RunConfig c = config_with(Layout::per_param);
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 2, 0};
+  Gathering g(c);
+  g.gatherer.unshard_together({1, 2}, true);
+  EXPECT_FALSE(g.gatherer.allows_prefetch(3, {}));
 }
 
 }  // namespace

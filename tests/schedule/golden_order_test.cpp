@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <tuple>
 
 #include "schedule/print_schedule.h"
+#include "support/presets.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::schedule {
@@ -318,6 +320,12 @@ TEST(Fsdp2Order, IssueDefault) {
   EXPECT_EQ(issue(fsdp2()), "UR U0 S0 U1 S1 U2 S2 U3 S3 | U3 U2 S3 P3 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
 }
 
+TEST(Fsdp2Order, ARootThatPrefetchesNothingLeavesTheLastUnitToItsHook) {
+  config::RunConfig c = fsdp2();
+  c.fsdp.root_prefetches_backward = false;
+  EXPECT_EQ(collective_order_of(c), "AGR AG0 AG1 AG2 AG3 | AG3 AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR");
+}
+
 TEST(Fsdp2Order, IssueReshardTrue) {
   config::RunConfig c = fsdp2();
   c.fsdp.reshard_after_forward.mode = ReshardAfterForward::Mode::always;
@@ -392,22 +400,18 @@ TEST(Fsdp2Order, CollectiveCounts) {
   }
 }
 
-/// Stream-level order of the forward: which copy-out an all-gather's copy-in comes after.
-TEST(Fsdp2Order, TwoAllGatherOutputsByEvents) {
-  const testing::ScheduleCase c = testing::make_case(fsdp2());
-  const Schedule& steady = c.schedules.steady();
-  std::map<EventId, std::string> names;
-  std::string text;
-  for (const Op& op : steady.ops) {
-    const std::string label = op.unit < 0 ? "" : c.plan.units[static_cast<std::size_t>(op.unit)].label();
-    if (op.kind == OpKind::copy_out) names[op.record] = "co" + label;
-    if (op.kind == OpKind::all_gather) text += " AG" + label;
-    if (op.kind == OpKind::copy_out) text += " CO" + label;
-    if (op.kind == OpKind::release && op.lane == Lane::copy) text += " ci<-ev(" + names[op.waits.front().event] + ")";
+/// FSDP2's hook hangs on a unit's inputs, and comes last where these need no gradient; FSDP1's on its gradient, a
+/// frozen unit's behind the hook that gathers the unit before it.
+TEST(FrozenOrder, HooksComeWhereGradientsGo) {
+  using Row = std::tuple<const char*, int, int, const char*>;
+  for (const auto& [preset, first, last, backward] : {Row{"fsdp1", 0, 1, "U2 U1 U0 S2 P2 S1 P1 S0 P0 SR"},
+                                                      {"fsdp1", 1, 1, "U2 U1 S2 P2 S1 P1 SR"},
+                                                      {"fsdp2", 0, 1, "U2 U1 S2 P2 U0 S1 P1 SR PR S0 P0"},
+                                                      {"fsdp2", 1, 2, "U2 U1 S2 P2 U0 SR PR P0 S1 P1"}}) {
+    config::RunConfig c = testing::with_preset(testing::decoder_config(3, 4), preset);
+    c.model.trainable = {config::Trainable::Mode::blocks, first, last};
+    EXPECT_EQ(issue(c), std::string("UR U0 S0 U1 S1 U2 S2 | ") + backward);
   }
-  EXPECT_EQ(text,
-            " AGR COR AG0 ci<-ev(coR) CO0 AG1 ci<-ev(co0) CO1 AG2 ci<-ev(co1) CO2 AG3 ci<-ev(co2) CO3 ci<-ev(co3)"
-            " AG3 CO3 ci<-ev(co3) AG2 CO2 ci<-ev(co2) AG1 CO1 ci<-ev(co1) AG0 CO0 ci<-ev(co0)");
 }
 
 TEST(Accumulation, NoSyncReducesOnceAndReduceScatterOnlyAllReducesOnce) {
@@ -422,47 +426,6 @@ TEST(Accumulation, NoSyncReducesOnceAndReduceScatterOnlyAllReducesOnce) {
   EXPECT_EQ(collective_order_of(c), "AGR AG0 | AG0* RS0 RSR || AGR AG0 | AG0* RS0 AR0 RSR ARR");
   c.fsdp.reshard_after_backward = false;
   EXPECT_EQ(collective_order_of(c), "AGR AG0 | AG0* RS0 RSR || | AG0* RS0 AR0 RSR ARR");
-}
-
-/// Events that ops of a lane wait for, from the first op of one microbatch to the first of the next.
-std::vector<EventId> waited(const Schedule& schedule, int micro, Lane lane) {
-  std::vector<EventId> events;
-  for (const Op& op : schedule.ops) {
-    if (op.micro != micro || op.lane != lane || op.phase == Phase::optimizer) continue;
-    for (const Wait& wait : op.waits) events.push_back(wait.event);
-  }
-  return events;
-}
-
-TEST(Accumulation, ComputationWaitsForReductionsAtTheEndOfEachBackward) {
-  for (const config::RunConfig& engine : {fsdp1(3), fsdp2(3)}) {
-    config::RunConfig c = engine;
-    c.train.accumulate = 2;
-    for (bool waits : {true, false}) {
-      c.fsdp.wait_each_backward = waits;
-      const testing::ScheduleCase made = testing::make_case(c);
-      const Schedule& steady = made.schedules.steady();
-      const std::vector<EventId> computation = waited(steady, 0, Lane::compute);
-      EventId ended = kNoEvent;
-      std::map<int, EventId> reduced;  // the end of each unit's reduction
-      for (const Op& op : steady.ops) {
-        if (op.micro == 0 && op.lane == Lane::reduce_scatter) reduced[op.unit] = op.record;
-        if (op.kind == OpKind::end_backward) ended = op.record;
-      }
-      EXPECT_EQ(reduced.size(), 4U);
-      const auto is_waited_for = [&](EventId event) {
-        return std::find(computation.begin(), computation.end(), event) != computation.end();
-      };
-      // FSDP2's one buffer waits for all but the root's in any case.
-      EXPECT_EQ(is_waited_for(reduced.at(plan::Plan::kRoot)), waits);
-      if (waits) {
-        for (const auto& [unit, event] : reduced) EXPECT_TRUE(is_waited_for(event)) << unit;
-      }
-      // The next microbatch's gathers come after that.
-      const std::vector<EventId> gathers = waited(steady, 1, Lane::all_gather);
-      EXPECT_NE(std::find(gathers.begin(), gathers.end(), ended), gathers.end());
-    }
-  }
 }
 
 }  // namespace

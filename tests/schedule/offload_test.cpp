@@ -64,34 +64,6 @@ TEST(OffloadSchedule, OptimizerKeepsShardsOnTheDeviceAndSendsThemBackAfterTheUpd
   EXPECT_FALSE(sent->prefetch) << "it is what the update is for";
 }
 
-const Op& last_reduction(const testing::ScheduleCase& c, OpKind kind) {
-  const std::vector<Op>& ops = c.schedules.steady().ops;
-  return *std::find_if(ops.rbegin(), ops.rend(), [&](const Op& op) { return op.kind == kind; });
-}
-
-// PyTorch copies in the stream that reduces: the next reduction stands behind the copy.
-TEST(OffloadSchedule, AReductionStartsAfterTheCopyOfTheOneBefore) {
-  const testing::ScheduleCase c = testing::make_case(with(CpuOffload::all));
-  const Op& root = last_reduction(c, OpKind::reduce_scatter);
-  const std::vector<Op>& ops = c.schedules.steady().ops;
-  const auto copy =
-      std::ranges::find_if(ops, [](const Op& op) { return op.kind == OpKind::device_to_host && op.unit == 1; });
-  EXPECT_THAT(root.waits, ::testing::Contains(Wait{copy->record, WaitReason::limit}));
-}
-
-TEST(OffloadSchedule, TheHostWaitsForEveryGradientBeforeItUpdates) {
-  const testing::ScheduleCase c = testing::make_case(with(CpuOffload::all));
-  const std::vector<Op>& ops = c.schedules.steady().ops;
-  const auto update = std::ranges::find(ops, OpKind::optimizer, &Op::kind);
-  for (const Op& copy : ops) {
-    if (copy.kind != OpKind::device_to_host) continue;
-    EXPECT_TRUE(std::any_of(ops.begin(), update, [&](const Op& op) {
-      return op.is_host() && op.waits == std::vector<Wait>{{copy.record, WaitReason::data}};
-    })) << copy.unit;
-  }
-  EXPECT_EQ(update->lane, Lane::host_compute);
-}
-
 // Microbatches that are reduced each: PyTorch's thread adds the copies, and waits for each.
 TEST(OffloadSchedule, LaterMicrobatchesAreAddedOnTheHost) {
   config::RunConfig config = with(CpuOffload::all);

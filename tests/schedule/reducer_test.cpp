@@ -246,36 +246,6 @@ TEST(Reducer, ReplicatedParametersAreReducedOverAllRanks) {
   EXPECT_EQ(r.reducer.ready()[1].numel, reduce.count);
 }
 
-TEST(Reducer, InputsAreBoundedAndFreedWhenTheirReductionIsOver) {
-  config::RunConfig c = reducing(Layout::per_param);
-  c.fsdp.reduce_scatter_buffers = 2;
-  Reduction r(c);
-  for (int unit : {3, 2}) r.reduce(unit);
-  EXPECT_EQ(r.ops(),
-            "backward post_backward reduce_copy_in reduce_scatter backward post_backward reduce_copy_in "
-            "reduce_scatter");
-  r.reduce(1);  // a third input: the oldest reduction must be over
-  EXPECT_EQ(r.op(10).kind, OpKind::release);
-  EXPECT_EQ(r.op(10).frees, std::vector<BufferId>{r.work<Collective>(3).input});
-  EXPECT_EQ(r.op(10).waits, (std::vector<Wait>{{r.op(3).record, WaitReason::reuse}}));
-  EXPECT_EQ(r.op(11).kind, OpKind::reduce_copy_in);
-  r.reducer.finish();
-  EXPECT_EQ(r.last_op().frees, std::vector<BufferId>{r.work<Collective>(12).input});
-}
-
-TEST(Reducer, WithoutABoundTheReductionItselfFreesItsInput) {
-  config::RunConfig c = reducing(Layout::flat);
-  c.fsdp.reduce_scatter_buffers = 0;
-  Reduction r(c);
-  for (int unit : {3, 2, 1}) r.reduce(unit);
-  r.reducer.finish();
-  for (std::size_t i : {2U, 5U, 8U}) {
-    ASSERT_EQ(r.op(i).kind, OpKind::reduce_scatter);
-    EXPECT_EQ(r.op(i).frees, std::vector<BufferId>{r.work<Collective>(i).input});
-  }
-  EXPECT_EQ(r.last_op().kind, OpKind::reduce_scatter);  // finish() had nothing to free
-}
-
 TEST(Reducer, ASeparateCommunicatorIsOnlyForReduceScatter) {
   config::RunConfig c = reducing(Layout::flat);
   c.fsdp.separate_reduce_scatter_comm = true;
@@ -284,34 +254,59 @@ TEST(Reducer, ASeparateCommunicatorIsOnlyForReduceScatter) {
   EXPECT_EQ(r.work<Collective>(2).group, Group::shard_separate);
 }
 
-TEST(Reducer, FinishMakesTheComputeLaneWaitForEveryGradient) {
-  Reduction r(reducing(Layout::flat));
-  for (int unit : {3, 1}) r.reduce(unit);
-  const EventId last = r.op(5).record, first = r.op(2).record;
-  r.reducer.finish();
-  ASSERT_EQ(r.reducer.ready().size(), 2U);
-  EXPECT_EQ(r.reducer.ready()[0].unit, 1);  // in unit order
-  EXPECT_EQ(r.reducer.ready()[1].unit, 3);
-  std::vector<EventId> waited;
-  for (std::size_t i = 6; i < r.builder.step().ops.size(); ++i) {
-    for (const Wait& wait : r.op(i).waits) waited.push_back(wait.event);
-  }
-  for (const Wait& wait : r.builder.pending_waits()[index_of(Lane::compute)]) waited.push_back(wait.event);
-  for (EventId event : {first, last}) EXPECT_NE(std::find(waited.begin(), waited.end(), event), waited.end());
+/// "C" a cast, "I" a copy-in, "RS", "AR" and "+": of two units in turn, with buckets that hold less than one, one, or
+/// both.
+TEST(Reducer, BucketsHoldWhatFitsAndAreReducedWhereItLiesIfItCan) {
+  const auto steps = [](Layout layout, DType dtype, config::ReduceBy by, int shards) {
+    std::string text;
+    for (const int times : {0, 1, 2}) {
+      config::RunConfig c = testing::decoder_config(4, shards);
+      c.fsdp.layout = layout;
+      c.fsdp.param_dtype = dtype;
+      c.fsdp.reduce_by = by;
+      c.fsdp.gradient_scaling = GradientScaling::pre_post_divide;
+      const std::int64_t unit = plan::make_plan(c).units[1].layout.parameter_numel();
+      c.fsdp.reduce_bucket = times == 0 ? unit - 1 : times * unit;
+      Reduction r(c);
+      for (const int number : {2, 1}) r.reduce(number);
+      r.reducer.end_backward();
+      text += text.empty() ? "" : " | ";
+      for (const Op& op : r.builder.step().ops) {
+        const auto* sum = std::get_if<Accumulate>(&op.work);
+        text += op.kind == OpKind::reduce_cast       ? "C"
+                : op.kind == OpKind::reduce_copy_in  ? "I"
+                : op.kind == OpKind::reduce_scatter  ? "RS"
+                : op.kind == OpKind::all_reduce      ? "AR"
+                : op.kind == OpKind::release         ? "f"
+                : op.kind == OpKind::finish_gradient ? (sum->stride > 0 ? "=" : "+")
+                                                     : "";
+      }
+    }
+    return text;
+  };
+  using config::ReduceBy;
+  EXPECT_EQ(steps(Layout::flat, DType::f32, ReduceBy::reduce_scatter, 4), "CRS+fCRS+ | CRS+CfRS+ | CCIIRS++");
+  EXPECT_EQ(steps(Layout::flat, DType::bf16, ReduceBy::reduce_scatter, 4), "CRS+CfRS+ | CRS+CfRS+ | CCIIRS++");
+  EXPECT_EQ(steps(Layout::per_param, DType::f32, ReduceBy::reduce_scatter, 4), "CIRS+CfIRS+ | CIRS+CfIRS+ | CCIIRS++");
+  EXPECT_EQ(steps(Layout::flat, DType::f32, ReduceBy::all_reduce, 4), "CAR=CAR= | ICAR=ICAR= | IICAR==");
+  EXPECT_EQ(steps(Layout::per_param, DType::f32, ReduceBy::all_reduce, 4), "ICAR=ICAR= | ICAR=ICAR= | IICAR==");
+  EXPECT_EQ(steps(Layout::flat, DType::f32, ReduceBy::reduce_scatter, 1), "ARAR | ARAR | ARAR");
 }
 
 TEST(GradientFactors, AGivenDivisorDividesOnceWhateverTheGroups) {
   config::Fsdp fsdp;
-  fsdp.gradient_divide_factor = 4;
   const auto product = [](const GradientFactors& f) { return f.before * f.shard * f.replicate * f.after; };
   for (const GradientScaling scaling :
        {GradientScaling::average, GradientScaling::sum, GradientScaling::pre_post_divide}) {
     fsdp.gradient_scaling = scaling;
     for (const plan::Mesh& mesh : {plan::Mesh{1, 1}, plan::Mesh{1, 2}, plan::Mesh{2, 1}, plan::Mesh{2, 2}}) {
-      const GradientFactors factors = gradient_factors(fsdp, mesh);
-      EXPECT_EQ(product(factors), 0.25F);
-      if (mesh.shard == 1) {
-        EXPECT_EQ(factors.after, 0.25F) << "a group of one reduces nothing";
+      for (const double divisor : {4.0, 1.0, 0.5}) {
+        fsdp.gradient_divide_factor = divisor;
+        const GradientFactors factors = gradient_factors(fsdp, mesh);
+        EXPECT_EQ(product(factors), 1.0F / divisor);
+        if (mesh.shard == 1) {
+          EXPECT_EQ(factors.after, 1.0F / divisor) << "a group of one reduces nothing";
+        }
       }
     }
   }

@@ -67,6 +67,10 @@ TEST(Fingerprint, ChangesWithAllThatAStepsTimeAndMemoryFollowFrom) {
   EXPECT_TRUE(differs([&](Training&, Schedule& s) { s.ops[gather].record = 77; }));
   EXPECT_TRUE(differs([&](Training&, Schedule& s) { ++s.ops[allocates].allocates.front(); }));
   EXPECT_TRUE(differs([&](Training&, Schedule& s) { ++s.ops[frees].frees.front(); }));
+  EXPECT_TRUE(differs([&](Training&, Schedule& s) {
+    s.ops[frees].allocates.push_back(s.ops[frees].frees.front());
+    s.ops[frees].frees.erase(s.ops[frees].frees.begin());
+  })) << "freed later";
   EXPECT_TRUE(differs([&](Training&, Schedule& s) { ++s.buffers.front().bytes; }));
   EXPECT_TRUE(differs([&](Training&, Schedule& s) { s.ops.pop_back(); }));
   EXPECT_TRUE(differs([&](Training& t, Schedule&) { t.sizes[2].forward_flops = 3; }));

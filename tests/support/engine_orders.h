@@ -40,25 +40,4 @@ inline std::string collectives(const config::RunConfig& config) {
   return text;
 }
 
-/// "AG3* AG2* …" for units from `first` to `last`, in either direction.
-inline std::string each(const std::string& before, int first, int last, const std::string& after) {
-  std::string text;
-  for (int u = first; first <= last ? u <= last : u >= last; u += first <= last ? 1 : -1) {
-    text += " " + before + std::to_string(u) + after;
-  }
-  return text;
-}
-
-/// Block numbers from the last to the first, and what each adds.
-template <typename Line>
-std::string backwards(int blocks, Line line) {
-  std::string text;
-  for (int u = blocks - 1; u >= 0; --u) text += line(u);
-  return text;
-}
-
-inline std::string name(const char* verb, int unit, const char* after = "") {
-  return std::string(" ") + verb + std::to_string(unit) + after;
-}
-
 }  // namespace fsdpbench::schedule

@@ -35,6 +35,7 @@ std::vector<Scenario> scenarios() {
   for (std::size_t t = 0; t < turned.size(); ++t) {
     for (const int regime : regimes[t]) {
       RunConfig c = tunable_config();
+      c.model.layers = 4;
       c.emulate.link_gb_per_s = std::vector<double>{0.05, 0.4, 4.0}.at(static_cast<std::size_t>(regime) % 3);
       c.emulate.link_latency_us = regime % 2 == 0 ? 5 : 100;
       if (t == 3) c.train.accumulate = 4;

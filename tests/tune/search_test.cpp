@@ -198,7 +198,7 @@ TEST(Search, TheLeastMemoryIsOfStepsNoLongerThanInForce) {
   const Space space(valid(config), {});
   SearchOptions options;
   options.objective = Objective::memory;
-  options.evaluations = 2000;
+  options.evaluations = 500;
   const SearchResult result = search_in(space, options);
   ASSERT_TRUE(result.best);
   EXPECT_LT(result.tried[*result.best].need.live, result.start().need.live);
