@@ -17,7 +17,7 @@ from support import FolderTest
 
 from fsdpbench.imports.command import profile_of, settle
 from fsdpbench.imports.settings import Refused, tomllib
-from fsdpbench.imports.source import IMPORTERS, Import, Known, make_import
+from fsdpbench.imports.source import IMPORTERS, Import, make_import
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
          "num_key_value_heads": 8, "vocab_size": 128256, "rope_theta": 500000.0, "rms_norm_eps": 1e-05, "tie_word_embeddings": False,
@@ -26,7 +26,7 @@ SMALL = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 "
 
 
 def read(*texts: str, ranks: Optional[int] = None, path: str = "file") -> Import:
-    return make_import([(text, path) for text in texts], Known(ranks))
+    return make_import([(text, path) for text in texts], ranks)
 
 
 def unread(found: Import) -> List[str]:
@@ -531,7 +531,7 @@ class ProgramTest(FolderTest):
             return False  # keys that contradict each other
         for file in first:
             text = (self.folder / "first" / file).read_text()
-            found = make_import([(text, file), (json.dumps({**LLAMA, "num_hidden_layers": layers}), "config.json")], Known(ranks))
+            found = make_import([(text, file), (json.dumps({**LLAMA, "num_hidden_layers": layers}), "config.json")], ranks)
             found.keys = {key: value for key, value in found.keys.items() if not key.startswith("model.")}
             for key in ("train.seq_len", "train.batch_per_rank"):
                 found.keys.setdefault(key, keys[key])

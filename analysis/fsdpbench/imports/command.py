@@ -10,7 +10,7 @@ from typing import Dict, Optional, Sequence, Tuple
 from ..call import ProgramError, call
 from ..torch.profile import Profile, one_line
 from .settings import Refused, Scalar, read_file, tomllib
-from .source import Import, Known, list_importers, make_import
+from .source import Import, list_importers, make_import
 
 
 def profile_of(found: Import) -> Profile:
@@ -71,7 +71,7 @@ def main(files: Sequence[str], overrides: Sequence[str], ranks: Optional[int], m
     if out and os.path.exists(out) and not overwrite:
         raise Refused(f"--out: {out} exists; --overwrite replaces it.")
     is_file = model.endswith(".json")
-    found = make_import([read_file(path) for path in [*files, *[model] * is_file]], Known(ranks), "" if is_file else model)
+    found = make_import([read_file(path) for path in [*files, *[model] * is_file]], ranks, "" if is_file else model)
     settle(found, overrides)
     profile = profile_of(found)
     file = os.fspath(profile)

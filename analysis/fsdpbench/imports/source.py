@@ -23,18 +23,10 @@ OFF = ("", "none", "false", "no", "0", "0.0")
 
 
 @dataclass
-class Known:
-    """What files may not say, but their words depend on: ranks, and of which systems the other files are."""
-
-    ranks: Optional[int] = None
-    systems: Set[str] = field(default_factory=set)
-
-
-@dataclass
 class Import:
     """keys: of the profile; matters: what a step may depend on and no key says; rest: other settings; missing: keys that have
     to be given, with a sentence each; unknown: settings that decide and that only a run of the script could know; model, dtype: the
-    model's name, and what its weights are stored in."""
+    model's name, and what its weights are stored in. ranks: if they were told; others: of which systems all files are."""
 
     systems: List[str] = field(default_factory=list)
     keys: Dict[str, Scalar] = field(default_factory=dict)
@@ -44,6 +36,8 @@ class Import:
     unknown: List[str] = field(default_factory=list)
     model: str = ""
     dtype: str = ""
+    ranks: Optional[int] = None
+    others: Set[str] = field(default_factory=set)
 
 
 def bare_name(name: str) -> str:
@@ -69,8 +63,8 @@ _KINDS = {"boolean": (lambda value: _BOOLEANS[shown(value).lower()], None), "fla
 class Source:
     """The settings of one file. What has not been taken at the end has no key here."""
 
-    def __init__(self, settings: Settings, into: Import, known: Known) -> None:
-        self.settings, self.into, self.known, self.path = settings, into, known, settings.path
+    def __init__(self, settings: Settings, into: Import) -> None:
+        self.settings, self.into, self.path = settings, into, settings.path
         self.values, self.keys, self.has, self.ignored = settings.values, into.keys, settings.has, []  # type: Any, Any, Any, List[str]
 
     def facts(self, system: str, **tables: str) -> Any:
@@ -218,7 +212,7 @@ class Source:
     def launched(self) -> Optional[int]:
         """Ranks: --ranks, or those that a launcher starts on all nodes."""
         each, nodes = self.integer("nproc_per_node", "nproc-per-node"), self.size("nnodes")
-        return self.known.ranks or (each and each * nodes)
+        return self.into.ranks or (each and each * nodes)
 
     def put_context(self, name: str, ranks: int, against: str, heads: bool = False) -> int:
         """Ranks that split sequences. `against`: what of the file it does not go with. heads: they are split by exchanging heads (Ulysses).
@@ -315,25 +309,20 @@ def find_importer(settings: Settings) -> Importer:
     return best[0]
 
 
-def make_import(files: Iterable[Tuple[str, str]], known: Optional[Known] = None, model: Optional[str] = None) -> Import:
+def make_import(files: Iterable[Tuple[str, str]], ranks: Optional[int] = None, model: str = "") -> Import:
     """Of (text, path); later ones win. Raises Refused."""
-    known, found = known or Known(), Import()
     read = [(find_importer(settings), settings) for settings in (parse_settings(text, path) for text, path in files)]
-    known.systems |= {each.system for each, _ in read}
+    found = Import(ranks=ranks, others={each.system for each, _ in read})
     if model:
-        Source(Settings("json"), found, known).name_model(model)
+        Source(Settings("json"), found).name_model(model)
         found.keys.setdefault("model.preset", model)
     for each, settings in sorted(read, key=lambda pair: -pair[0].priority):
-        read_into(each, Source(settings, found, known))
-    if known.ranks:
-        found.keys.setdefault("mesh.ranks", known.ranks)
+        source = Source(settings, found)
+        found.systems.append(each.system)
+        each.read(source)
+        source.list_the_rest()
+    found.missing.setdefault("mesh.ranks", "the number of ranks: --ranks")
+    if ranks:
+        found.keys.setdefault("mesh.ranks", ranks)
     found.missing = {key: sentence for key, sentence in found.missing.items() if key not in found.keys}
-    if "mesh.ranks" not in found.keys:
-        found.missing["mesh.ranks"] = "the number of ranks: --ranks"
     return found
-
-
-def read_into(each: Importer, source: Source) -> None:
-    source.into.systems.append(each.system)
-    each.read(source)
-    source.list_the_rest()

@@ -191,7 +191,7 @@ def read_nanotron(s: Source) -> None:
     if s.has(m):
         inner = Settings("json", {"model_type": "qwen2" if s.flag(m + "is_qwen2_config") else "llama"}, path=s.path)
         inner.values.update({name[len(m):].replace("window_size", "window"): s.values.pop(name) for name in list(s.values) if name.startswith(m)})
-        model = Source(inner, s.into, s.known)
+        model = Source(inner, s.into)
         model.facts("nanotron's model")
         read_hugging_face(model)
         model.list_the_rest()
@@ -246,7 +246,7 @@ def read_automodel(s: Source) -> None:
     f.shard = f.data and f.data // f.replicate
     s.put_lora(f.lora_rank, f.lora_alpha, f.lora_targets or ["all"] * f.lora_all)
     s.put("fsdp.preset", "torchtitan-moe" if f.expert > 1 else "fsdp2")
-    s.put_mesh(s.known.ranks, f)
+    s.put_mesh(s.into.ranks, f)
     s.put("fsdp.strategy", "no_shard" if strategy == "ddp" else None)
     s.put("fsdp.preset", "megatron-v1" if strategy in ("megatron_fsdp", "megatronfsdp") else None)
     s.lost(f"distributed.strategy = {strategy}: FSDP2 stands for it", strategy not in ("", "fsdp2", "ddp", "megatron_fsdp", "megatronfsdp"))
@@ -263,7 +263,7 @@ def read_prime(s: Source) -> None:
     s.put_lora(f.lora_rank or (16 if adapts else None), f.lora_alpha or 32.0, f.lora_targets or ["all"])
     s.put("fsdp.preset", "torchtitan-moe" if f.expert > 1 else "fsdp2")
     heads = f.cp_style == "ulysses"
-    s.put_mesh(s.known.ranks or f.gpus or (f.nodes and f.nodes * (f.gpus_per_node or 8)), f, f.frees is not False, heads)
+    s.put_mesh(s.into.ranks or f.gpus or (f.nodes and f.nodes * (f.gpus_per_node or 8)), f, f.frees is not False, heads)
     s.lost("model.cp_style = ring: a gather of keys and values stands for the ring", "mesh.context" in s.keys and not heads)
     s.lost("model.ac is not said: whole blocks are recomputed, as since 2026; versions before recompute nothing", not f.every and not f.mode)
     s.put_recomputation(f.mode or "full", f.every)
@@ -277,7 +277,7 @@ def read_foundry(s: Source) -> None:
     shards = s.has("fsdp_config.") or s.has("parameters.fsdp_config.")
     overrides = s.has("model.config_overrides.") or s.has("parameters.model.config_overrides.")
     f = s.facts("llm-foundry")
-    ranks = s.known.ranks or f.gpus
+    ranks = s.into.ranks or f.gpus
     if f.kind == "mpt_causal_lm":  # with the defaults of its MPTConfig
         m = s.facts("MPT")
         width, heads = m.width or 2048, m.heads or 16
@@ -319,7 +319,7 @@ def read_verl(s: Source) -> None:
     s.ignored += [c + "model_dtype", c + "wrap_policy.", *(name for name in s.values if not name.startswith((a, m, c)) or name.startswith(o) or "checkpoint" in name)]
     f = s.facts("verl", a=a, m=m, o=o, c=c)
     launched = s.launched()
-    ranks = s.known.ranks or (f.gpus and f.gpus * f.nodes) or launched
+    ranks = s.into.ranks or (f.gpus and f.gpus * f.nodes) or launched
     strategy = (f.strategy or ("megatron" if megatron else tuned)).lower()
     s.put_lora(f.lora_rank, f.lora_alpha or 16.0, f.lora_targets or ["all"])
     s.put_dtypes(f.dtype or "bfloat16", "fp32")
@@ -383,7 +383,7 @@ def _read_fsdp(s: Source, ranks: Optional[int], machines: int, mesh: Any, versio
 def read_accelerate(s: Source) -> None:
     f = s.facts("Accelerate")
     kind, alone = f.kind.upper() or "FSDP", f.kind.upper() in ("NO", "FALSE")
-    ranks = 1 if alone else s.known.ranks or f.ranks
+    ranks = 1 if alone else s.into.ranks or f.ranks
     s.put("mesh.ranks", ranks)
     precision = f.precision.lower().replace("false", "no")
     s.put_dtypes(precision, precision)
@@ -400,12 +400,12 @@ def read_accelerate(s: Source) -> None:
         mesh = s.facts("parallelism_config")
         mesh.shard = mesh.shard or 1
         _read_fsdp(s, ranks, f.machines, mesh if sizes else None)
-    elif kind == "DEEPSPEED" and s.has(z + "zero_stage") and "DeepSpeed" not in s.known.systems:
+    elif kind == "DEEPSPEED" and s.has(z + "zero_stage") and "DeepSpeed" not in s.into.others:
         s.lift(z)
         s.put_context(heads, s.size(heads), "", True)
         s.values["bf16.enabled"] = "auto"  # what mixed_precision has put
         read_deepspeed(s)
-    elif kind != "DEEPSPEED" or "DeepSpeed" not in s.known.systems:
+    elif kind != "DEEPSPEED" or "DeepSpeed" not in s.into.others:
         raise Refused(f"{s.path}: distributed_type = {kind}: FSDP, MULTI_GPU and NO can be imported; for DEEPSPEED, import its JSON.")
 
 
@@ -438,7 +438,7 @@ def read_deepspeed(s: Source) -> None:
         s.puts("fsdp", reshard_after_forward=f.secondary if f.secondary > 1 else None, forward_prefetch=prefetch, backward_prefetch=prefetch)
     s.lost("offload to nvme: memory of the host stands for it", "nvme" in (f.states, f.parameters))
     s.put("fsdp.cpu_offload", "all" if f.parameters not in OFF and stage == 3 else "optimizer" if f.states not in OFF else None)
-    local, accumulate, ranks = f.local, f.accumulate, s.known.ranks
+    local, accumulate, ranks = f.local, f.accumulate, s.into.ranks
     if f.batch and ranks:  # is the product of the three, or DeepSpeed does not begin; what is not given it completes
         split, given = s.keys.get("mesh.context", 1), (local or 1) * (accumulate or 1)
         most = f.batch // given if f.batch % given == 0 else 0
@@ -459,7 +459,7 @@ def read_deepspeed(s: Source) -> None:
         s.lost("neither bf16 nor fp16 is in the file: fp32, as DeepSpeed computes then", not any(said))
         low = "fp16" if f.half == "true" else "bf16" if "true" in said else "fp32"
         s.put_dtypes(low, f.reduced or low)
-    s.put("mesh.ranks", s.known.ranks)
+    s.put("mesh.ranks", s.into.ranks)
 
 
 def _read_trainer(s: Source) -> None:
@@ -477,7 +477,7 @@ def _read_trainer(s: Source) -> None:
         s.lost("bf16 = false: fp32")
     else:
         s.ask_dtype("neither bf16 nor fp16 is in the file")
-    file, others = f.deepspeed, s.known.systems
+    file, others = f.deepspeed, s.into.others
     if file.lower() not in OFF and "DeepSpeed" not in others:
         stage = re.search(r"(?:zero|z|stage)[-_]?([0-3])", file.lower())
         if not stage:
@@ -508,7 +508,7 @@ def read_axolotl(s: Source) -> None:
             name, value = {"auto_wrap": ("auto_wrap_policy", "TRANSFORMER_BASED_WRAP"), "offload": ("offload_params", True)}.get(word, ("sharding_strategy", word))
             if not s.has(f"fsdp_config.{name}"):
                 s.values.setdefault(f"fsdp_config.fsdp_{name}", value)
-        ranks = s.known.ranks or (f.shard * f.replicate * f.tensor * f.context if f.shard else None)
+        ranks = s.into.ranks or (f.shard * f.replicate * f.tensor * f.context if f.shard else None)
         _read_fsdp(s, ranks, 1, f, f.version)
     _read_trainer(s)
 
@@ -533,7 +533,7 @@ def read_llama_factory(s: Source) -> None:
         s.put("fsdp.preset", "deepspeed-z3" if engine == "deepspeed" else "fsdp2")
         s.lost(f"dist_config.name = {engine}: FSDP2 stands for it", engine not in ("fsdp2", "deepspeed"))
         if engine != "deepspeed":
-            s.put_mesh(s.known.ranks, f, True, f.mode == "ulysses")
+            s.put_mesh(s.into.ranks, f, True, f.mode == "ulysses")
         s.values.setdefault("bf16", True)  # its default
     elif s.flag("use_distributed_optimizer"):
         s.puts("fsdp", preset="megatron-v1", strategy="shard_grad_op")
