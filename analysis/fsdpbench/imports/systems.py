@@ -7,15 +7,11 @@ import math
 import re
 from typing import Any, Optional
 
-from .settings import Refused, Settings
+from .settings import Refused
 from .source import DATA, OFF, Importer, Source, bare_name
 
 _STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard", "5": "hybrid_shard_grad_op", "true": "full_shard"}
 _BEFORE = {"backward_pre": "pre", "backward_post": "post"}
-
-
-def vocabulary_of(tokenizer: str) -> Optional[int]:
-    return next((rows for pattern, rows in DATA["vocabularies"] if re.search(pattern, bare_name(tokenizer))), None)
 
 
 @Importer("Hugging Face", "a model's config.json", 50, lambda f: f.format == "json" and f.any("model_type", "architectures."))
@@ -80,7 +76,7 @@ def _put_model(s: Source, f: Any) -> None:
            norm="rms" if m.norm == "RMSNorm" else "layer", bias=not m.no_bias, width=m.width, heads=m.heads,
            kv_heads=m.groups if m.grouped and m.groups else m.heads, ffn_width=m.inner or (m.width and 4 * m.width),
            learned_positions=m.positions if m.embedding in ("", "learned_absolute") else None)
-    known = vocabulary_of(m.tokenizer) or vocabulary_of(m.tokenizer_type)
+    known = next((rows for name in (m.tokenizer, m.tokenizer_type) for pattern, rows in DATA["vocabularies"] if re.search(pattern, bare_name(name))), None)
     part = (m.multiple or 128) * f.tensor
     rows = m.padded or m.vocab or (known and -(-known // part) * part)
     s.put("model.vocab", rows)
@@ -189,12 +185,9 @@ def read_nanotron(s: Source) -> None:
     if other or s.has(m + "moe_config."):
         raise Refused(f"{s.path}: {other or 'moe_config'}: nanotron's models of Llama's and Qwen2's kind can be imported.")
     if s.has(m):
-        inner = Settings("json", {"model_type": "qwen2" if s.flag(m + "is_qwen2_config") else "llama"}, path=s.path)
-        inner.values.update({name[len(m):].replace("window_size", "window"): s.values.pop(name) for name in list(s.values) if name.startswith(m)})
-        model = Source(inner, s.into)
-        model.facts("nanotron's model")
-        read_hugging_face(model)
-        model.list_the_rest()
+        s.values["model_type"] = "qwen2" if s.flag(m + "is_qwen2_config") else "llama"
+        s.lift(m)
+        read_hugging_face(s)
         s.puts("model", fused_projections=True, vocab=-(-int(s.keys["model.vocab"]) // part) * part if "model.vocab" in s.keys else None)
     stage, dtype = f.stage or 0, f.dtype or "bfloat16"
     s.puts("fsdp", preset="deepspeed-z1" if stage else "fsdp2", strategy=None if stage else "no_shard", fp32_gradients=f.wide or None)
@@ -257,7 +250,6 @@ def read_automodel(s: Source) -> None:
 @Importer("prime-rl", "TOML", 30, lambda f: f.format == "toml" and not f.any("training.", "parallelism.") and (
     f.any("orchestrator.", "trainer.model.", "trainer.optim.") or f.has("model.name") and f.any("optim.", "data.seq_len", "data.batch_size")))
 def read_prime(s: Source) -> None:
-    s.ignored += ["orchestrator.", "inference."]
     adapts = s.has("model.lora.") or s.has("trainer.model.lora.")
     f = s.facts("prime-rl")
     s.put_lora(f.lora_rank or (16 if adapts else None), f.lora_alpha or 32.0, f.lora_targets or ["all"])
