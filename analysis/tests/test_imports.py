@@ -381,14 +381,17 @@ class TrainerTest(ImportTest):
         self.check(read("distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 2\n", ranks=16), mesh__ranks=16)  # --ranks wins
 
     def test_accelerates_parallelism(self) -> None:
-        def mesh(**sizes: int) -> Import:
+        def mesh(ranks: Optional[int] = None, **sizes: int) -> Import:
             words = "".join(f"  parallelism_config_{name}_size: {size}\n" for name, size in sizes.items())
             return read("distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n"
-                        f"mixed_precision: bf16\nnum_processes: 8\nparallelism_config:\n{words}")
+                        f"mixed_precision: bf16\nnum_processes: 8\nparallelism_config:\n{words}", ranks=ranks)
         self.check(mesh(dp_replicate=2, dp_shard=2, tp=2, cp=1), mesh__ranks=8, mesh__tensor=2, mesh__shard=2, mesh__replicate=2,
                    fsdp__strategy="hybrid_shard")
         self.check(mesh(dp_replicate=1, dp_shard=1, tp=1, cp=8), mesh__ranks=8, mesh__context=8, mesh__shard=None, fsdp__strategy="full_shard")
         self.check(mesh(dp_replicate=2, dp_shard=2, cp=2), mesh__context=2, mesh__shard=4, mesh__replicate=2)
+        other = mesh(16, dp_replicate=2, dp_shard=2, tp=2, cp=1)
+        self.check(other, mesh__ranks=8)
+        self.says(other, "16 ranks: the groups in the file make 8, which are in the profile")
 
     def test_one_process_shards_nothing(self) -> None:
         for word in ("NO", '"NO"'):
