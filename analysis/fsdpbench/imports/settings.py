@@ -27,7 +27,7 @@ EXPECTED = "expected a file of another system's settings."
 
 
 class Refused(Exception):
-    """What was given cannot be read as a profile: a sentence for the user."""
+    """A sentence for the user: why there is no profile of these files."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What importers share: their register, and the settings of a file, which are taken one by one and become a profile."""
+"""Importers share this: their register, and the settings of a file, which are taken one by one and become a profile."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ class Source:
 
 @dataclass
 class Importer:
-    """Of one system. As a decorator it registers the reader, the one line that a new system needs."""
+    """An importer of one system. As a decorator it registers the reader, the one line that a new system needs."""
 
     system: str
     files: str

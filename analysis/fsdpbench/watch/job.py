@@ -1,4 +1,4 @@
-"""What the sources have told of a job. Times are Unix time in nanoseconds; None: not told."""
+"""A job as the sources have told of it. Times are Unix time in nanoseconds; None: not told."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERDICTS = {"mismatch": 5, "hang": 5, "silent": 5, "late rank": 10, "unknown": 1
 
 
 class WatchError(Exception):
-    """What cannot be read or is no choice, as a sentence."""
+    """A sentence on input that cannot be read, or on a choice that is none."""
 
 
 @dataclass

@@ -39,7 +39,7 @@ class _Plain(pickle._Unpickler):  # type: ignore[name-defined]
 
 @dataclass
 class Dump:
-    """What one dump says of no collective in particular."""
+    """One dump, but for its collectives."""
 
     config: Dict[str, Tuple[int, ...]] = field(default_factory=dict)  # ranks of communicators by name
     status: Dict[int, List[int]] = field(default_factory=dict)  # entered, started, left; -1: none
