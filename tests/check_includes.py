@@ -119,8 +119,8 @@ class Limit:
 LIMITS = [
     Limit("src", 645, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 159, "keys", "profiles/README.md"),
-    Limit("tests", 83850, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
-    Limit("analysis/fsdpbench", 10400, "lines", "analysis/fsdpbench/**/*.py"),
+    Limit("tests", 83250, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("analysis/fsdpbench", 10180, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4250, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4700, "lines", "profiles/**/*.toml"),
     Limit("docs", 38000, "words", "docs/**/*.md - docs/result-format.md"),

@@ -37,7 +37,7 @@ class ProgramError(RuntimeError):
 
 @dataclass(frozen=True)
 class Done:
-    """What a call that ended well has said."""
+    """A call that ended well, and what it has said."""
 
     command: List[str]
     text: str

@@ -1,4 +1,4 @@
-"""What the program wrote, as Python values. Every number is one of its result files; figures are those of its report.
+"""Results of the program as Python values. Every number is one of its result files; figures are those of its report.
 
 Without `out` a result's files lie in a temporary folder, which goes with the result.
 """
@@ -145,7 +145,7 @@ def _metric(name: str) -> property:
 
 
 class Run(_Timed):
-    """What run() or simulate() measured. Times are milliseconds of a step, the slowest rank's median."""
+    """A run of run() or simulate(). Times are milliseconds of a step, the slowest rank's median."""
 
     _FILE = "result.json"
     _KIND = "run"
@@ -220,7 +220,7 @@ class _Rows(Result):
 
 
 class Sweep(_Rows):
-    """What sweep() measured: a cell for each combination of the axes."""
+    """A sweep of sweep(): a cell for each combination of the axes."""
 
     _FILE = "sweep.json"
     _KIND = "sweep"
@@ -245,7 +245,7 @@ class Sweep(_Rows):
 
 
 class Tuning(_Rows):
-    """What tune() found."""
+    """An answer of tune()."""
 
     _FILE = "tune.json"
     _KIND = "tuning"
@@ -300,7 +300,7 @@ class _Told(Result):
 
 
 class WhatIf(_Told):
-    """What what_if() says: the measured run, its replay, and the replay of the change, each with step_ms and the rest."""
+    """An answer of what_if(): the measured run, its replay, and the replay of the change, each with step_ms and the rest."""
 
     _FILE = "what_if.json"
     _KIND = "what_if"
@@ -323,35 +323,35 @@ class WhatIf(_Told):
 
 
 class Comparison(Result):
-    """Whether B is slower than A: a folder of `fsdpbench compare`."""
+    """A comparison, whether B is slower than A: a folder of `fsdpbench compare`."""
 
     _FILE = "compare.json"
     _KIND = "compare"
 
 
 class Gate(Result):
-    """Which figures are worse than in a baseline: a folder of `fsdpbench gate`."""
+    """A gate, which figures are worse than in a baseline: a folder of `fsdpbench gate`."""
 
     _FILE = "gate.json"
     _KIND = "gate"
 
 
 class Acceptance(Result):
-    """Whether a machine is as it should be: a folder of `fsdpbench accept`."""
+    """An acceptance, whether a machine is as it should be: a folder of `fsdpbench accept`."""
 
     _FILE = "result.json"
     _KIND = "acceptance"
 
 
 class TraceExplanation(_Timed):
-    """Why a job of another program computed nothing at times: a folder of `fsdpbench trace explain`."""
+    """An explained trace, why a job of another program computed nothing at times: a folder of `fsdpbench trace explain`."""
 
     _FILE = "explain.json"
     _KIND = "explain"
 
 
 class Explanation:
-    """What explain() says. data: of a profile, everything for programs; text: the tables for people."""
+    """An answer of explain(). data: of a profile, everything for programs; text: the tables for people."""
 
     def __init__(self, data: Dict[str, Any], text: str, run: "Callable[[], Result]") -> None:
         self.data = data
@@ -386,7 +386,7 @@ class Explanation:
 
 
 class Expectation(_Told):
-    """What expect() says. In `data` each figure has value, low and high; `reasons` is a list of dicts."""
+    """An answer of expect(). In `data` each figure has value, low and high; `reasons` is a list of dicts."""
 
     _FILE = "expect.json"
     _KIND = "expectation"

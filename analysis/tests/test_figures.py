@@ -30,6 +30,14 @@ class Figures(FigureTest):
     def test_run(self) -> None:
         self.check_page(run_page(DATA / "run/result.json"), 6)
 
+    def test_a_peak_late_in_the_step_is_marked_beside_that_of_the_run(self) -> None:
+        def late(value):
+            course = value["memory"]["timeline"]
+            course["activations"] = sorted(course["activations"])
+            whole = [course[key] for key in course if isinstance(course[key], list) and key != "time_ms"]
+            value["memory"]["peak_bytes"]["total"] = max(map(sum, zip(*whole)))
+        self.check_page(run_page(self.copy("run", late) / "result.json"), 6)
+
     def test_a_page_calls_the_model_as_the_result_does(self) -> None:
         def imported(value):
             value["model"] = "decoder of 32 layers, width 4096"

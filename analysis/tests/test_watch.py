@@ -157,7 +157,7 @@ class Dumps(Watched):
             first = 4 if rank in (1, 3) else 6
             entries = [entry(("0", "default_pg"), 0, seq) for seq in range(first, entered + 1)]
             self.put(f"_dump_{rank}", dump({"0": WORLD}, {0: (entered, first - 1)}, entries))
-        self.hangs([1, 3], "Ranks 1, 3 have not come")
+        self.hangs([1, 3], "Ranks 1, 3 have not come: ranks 0, 2 wait in all_reduce 7")
 
     def test_a_gpu_that_has_not_begun_what_others_are_in(self) -> None:
         for rank in range(4):
@@ -271,7 +271,7 @@ class Dumps(Watched):
             own = [entry(("1", "TP"), 1, 9)] if rank < 2 else [entry(("0", "default_pg"), 0, 5)]
             status = {0: (4 if rank < 2 else 5, 4), **({1: (9, 8)} if rank < 2 else {})}
             self.put(f"_dump_{rank}", dump({name: one for name, one in groups.items() if rank in one[1]}, status, own))
-        self.hangs([], "ranks 0, 1 wait in all_reduce 9 of 1 (TP)".capitalize()[:8], "it hangs inside")
+        self.hangs([], "All 2 ranks have come to all_reduce 9 of 1 (TP)", "Ranks 2, 3 wait for them in turn")
 
 
 class Hostile(Watched):
@@ -297,7 +297,11 @@ class Hostile(Watched):
     def test_files_that_end_early_nest_without_end_or_ask_for_too_much(self) -> None:
         whole = pickle.dumps(dump({"0": WORLD}, {0: (5, 4)}, [entry(("0", "default_pg"), 0, 5)]), 2)
         for end in range(1, len(whole) - 1, 7):
-            self.refused(whole[:end], "is a pickle that is not read")
+            self.refused(whole[:end], "is a pickle that is not read: it is truncated.")
+        as_text = json.dumps(as_json(dump({"0": WORLD}, {0: (5, 4)}, [entry(("0", "default_pg"), 0, 5)]))).encode()
+        for end in range(1, len(as_text), 7):
+            self.refused(as_text[:end], "is no JSON: it is truncated.")
+        self.refused(as_text.replace(b":", b"", 1), "is no JSON.")
         deep = b"\x80\x02" + b"(" * 100_000 + b"." * 3
         tuples = b"\x80\x02}" + b")" + b"\x85" * 1_000_000 + b"K\x01s."  # a key that hashes without end
         bomb = b"\x80\x02]" + b"r\xff\xff\xff\xff" + b"."  # a place far out in the memo
@@ -309,7 +313,7 @@ class Hostile(Watched):
         self.refused(b"{" * 100_000, "is no JSON")
         self.refused(b'{"entries":' + b"[" * 100_000, "is no JSON")
         self.refused(b"\xff\xfe\x00", "is neither JSON nor a pickle")
-        self.refused(b"", "is neither JSON nor a pickle")
+        self.refused(b"", "is empty")
 
     def test_values_of_any_kind_end_in_a_sentence(self) -> None:
         """Nothing of it raises, whatever stands where."""

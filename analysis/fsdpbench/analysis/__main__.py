@@ -94,10 +94,11 @@ def _open(paths: List[Path], port: int, browser: bool, html: Optional[Path]) -> 
 
 
 def _import(chosen: argparse.Namespace) -> int:
+    from ..call import ProgramError
     from ..imports import command, settings
     try:
         return command.main(chosen.files, chosen.set, chosen.ranks, chosen.model, chosen.out, chosen.overwrite, chosen.quiet)
-    except settings.Refused as error:
+    except (settings.Refused, ProgramError) as error:
         _complain(str(error))
         return BAD_INPUT
 

@@ -37,7 +37,7 @@ h2 { break-after: avoid; }
 .swipe { display: none; }
 table { border-collapse: collapse; font-size: 13.5px; line-height: 1.35; }
 th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid #e5e5e5; vertical-align: top; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.name { white-space: normal; overflow-wrap: break-word; max-width: 420px; }
+td.name { white-space: normal; overflow-wrap: break-word; max-width: 680px; }
 td.name:last-child { max-width: 600px; }
 th { background: #f6f6f6; border-bottom: 1px solid #bbb; white-space: normal; }
 td.name, th.name { text-align: left; }

@@ -27,7 +27,7 @@ from .world import beside, emulation_badges, machine, world_rows
 
 @dataclass
 class Side:
-    """What the page shows of A or of B."""
+    """One side of the page, A or B."""
 
     letter: str
     name: str

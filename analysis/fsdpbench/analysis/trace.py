@@ -82,7 +82,7 @@ class Trace:
 
 @dataclass
 class Names:
-    """What a trace calls its processes and tracks, by (pid, tid), and where it draws these."""
+    """Names that a trace has for its processes and tracks, by (pid, tid), and where it draws these."""
 
     processes: Dict[int, str] = field(default_factory=dict)
     tracks: Dict[Tuple[int, int], str] = field(default_factory=dict)

@@ -82,7 +82,7 @@ def _place(tried: Record) -> Point:
 
 
 def _percent(value: Optional[float]) -> str:
-    return "–" if value is None else f"{100 * value:+.1f} %"
+    return "–" if value is None else f"{100 * value:+.1f} %".replace("-", "−")
 
 
 def _turned(tuning: Record) -> Table:

@@ -27,7 +27,7 @@ _SAID_ELSEWHERE = {"command_line", "devices", "git_dirty", "emulated_link", "emu
 def world_rows(world: Dict[str, Any]) -> List[Tuple[str, str]]:
     rows = []
     command = world.get("command_line")
-    if isinstance(command, list):
+    if isinstance(command, list) and command:
         rows.append(("command line", " ".join(shlex.quote(str(a)) for a in command)))
     for key, name in _NAMES.items():
         if world.get(key) is not None:

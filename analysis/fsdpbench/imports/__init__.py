@@ -1,1 +1,5 @@
-"""Settings of other systems as profiles: `fsdpbench import`. source.py has the register of importers."""
+"""Other systems' settings as a profile: `fsdpbench import`."""
+
+from . import systems
+
+__all__ = ["systems"]  # which registers the importers

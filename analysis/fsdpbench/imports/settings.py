@@ -27,7 +27,7 @@ EXPECTED = "expected a file of another system's settings."
 
 
 class Refused(Exception):
-    """What was given cannot be read as a profile: a sentence for the user."""
+    """A sentence for the user: why there is no profile of these files."""
 
 
 @dataclass
@@ -61,15 +61,11 @@ def flatten(node: Any, name: str, depth: int, found: Dict[str, Scalar]) -> Dict[
 
 
 class _Loader(yaml.SafeLoader):
-    """1e-5 is a number, as in YAML 1.2; tags of classes are ignored."""
-
-    def plain(self, _: str, node: Any) -> Any:
-        return self.construct_mapping(node, True) if isinstance(node, yaml.MappingNode) else self.construct_sequence(
-            node, True) if isinstance(node, yaml.SequenceNode) else self.construct_scalar(node)
+    """1e-5 is a number, as in YAML 1.2; what has the tag of a class is ignored."""
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789"))
-_Loader.add_multi_constructor("", _Loader.plain)
+_Loader.add_multi_constructor("", lambda *_: None)
 
 
 def _resolve_references(values: Dict[str, Scalar]) -> None:
@@ -117,14 +113,13 @@ class _Shell:
     a run could know stays as it is written."""
 
     def __init__(self) -> None:
-        self.variables: Dict[str, str] = {}
-        self.arrays: Dict[str, List[str]] = {}
+        self.variables: Dict[str, str] = {}  # an array is its words, as they are quoted
         self.branches: List[Tuple[bool, bool, str]] = []  # of each open if or case: taken now, taken before, and what a case is about
 
     def expand(self, text: str, depth: int = 0) -> str:
         def value(match: "re.Match[str]") -> str:
             name, operation, default = match.group(1) or match.group(4), match.group(2) or " ", match.group(3)
-            known = " ".join(map(shlex.quote, self.arrays[name])) if name in self.arrays else self.variables.get(name)
+            known = self.variables.get(name)
             if operation[-1] in "-=" and not known or operation[-1] == "+":
                 found = self.expand(default.strip("\"'"), depth + 1) if depth < DEEPEST and (known or operation[-1] != "+") else ""
                 self.variables.update({name: found} if operation[-1] == "=" else {})
@@ -177,10 +172,9 @@ class _Shell:
         words = [] if text.startswith("(") else _split(text, True)
         if not match or len(words) > 1 and not re.search(r"\$\(|`", text) and not all("=" in word for word in words[1:]):
             return False  # no assignment, or one for a single command
-        if text.startswith("("):
-            self.arrays[name] = self.arrays.get(name, []) * adds + _split(self.expand(text[1:].rstrip(")")))
-        else:
-            self.variables[name] = self.variables.get(name, "") * adds + self.expand(" ".join(words))
+        before = self.variables.get(name, "") * adds
+        array = " ".join(map(shlex.quote, _split(self.expand(text[1:].rstrip(")")))))
+        self.variables[name] = f"{before} {array}".strip() if text.startswith("(") else before + self.expand(" ".join(words))
         return True
 
 
@@ -206,7 +200,7 @@ def read_arguments(text: str, path: str) -> Settings:
         if not shell.assigns(line):
             commands.append([word for word in _split(shell.expand(line)) if word not in ("\\", "(", ")")])
     named = [words for words in commands if any(re.search(r"--\w|=|^[a-z_]+:\w+$", word) for word in words)]
-    for words in named or [*shell.arrays.values(), *(_split(value) for value in shell.variables.values() if "--" in value)]:
+    for words in named or [_split(value) for value in shell.variables.values() if re.search(r"--|^\w[\w.]*=", value)]:
         last = argument = ""
         for word in words:
             setting, named_by = re.fullmatch(r"\+{0,2}([A-Za-z_][\w.@/-]*)=(.*)", word, re.S), last

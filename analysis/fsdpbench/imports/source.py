@@ -1,4 +1,4 @@
-"""What importers share: their register, and the settings of a file, which are taken one by one and become a profile."""
+"""Importers share this: their register, and the settings of a file, which are taken one by one and become a profile."""
 
 from __future__ import annotations
 
@@ -19,23 +19,14 @@ ADAM = {"train.learning_rate": "lr", "train.beta1": "betas.0", "train.beta2": "b
 _REAL = {*ADAM, "train.clip_norm", "model.rope_theta", "model.norm_epsilon", "model.lora_alpha"}
 _LOW = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16", "fp8": "bf16"}
 _WIDE = ("fp32", "float32", "float", "tf32", "full", "no", "32", "32-true", "null")
-OFF = ("", "none", "false", "no", "0")
-
-
-@dataclass
-class Known:
-    """What files may not say, but their words depend on: ranks, the model's layers, and of which systems the other files are."""
-
-    ranks: Optional[int] = None
-    layers: Optional[int] = None
-    systems: Set[str] = field(default_factory=set)
+OFF = ("", "none", "false", "no", "0", "0.0")
 
 
 @dataclass
 class Import:
     """keys: of the profile; matters: what a step may depend on and no key says; rest: other settings; missing: keys that have
     to be given, with a sentence each; unknown: settings that decide and that only a run of the script could know; model, dtype: the
-    model's name, and what its weights are stored in."""
+    model's name, and what its weights are stored in. ranks: if they were told; others: of which systems all files are."""
 
     systems: List[str] = field(default_factory=list)
     keys: Dict[str, Scalar] = field(default_factory=dict)
@@ -45,10 +36,13 @@ class Import:
     unknown: List[str] = field(default_factory=list)
     model: str = ""
     dtype: str = ""
+    ranks: Optional[int] = None
+    others: Set[str] = field(default_factory=set)
 
-    @property
-    def unread(self) -> List[str]:
-        return self.matters + self.rest
+
+def bare_name(name: str) -> str:
+    word = re.sub(r"\.(yaml|toml)$", "", name.rstrip("/").split("/")[-1].lower()).replace("_", "-")
+    return re.sub(r"(-(instruct|base|hf|chat|it|bf16|\d{4}|v0\.1|unsloth|nf4|bnb|dynamic))+$", "", word)
 
 
 def shown(value: Scalar) -> str:
@@ -69,8 +63,8 @@ _KINDS = {"boolean": (lambda value: _BOOLEANS[shown(value).lower()], None), "fla
 class Source:
     """The settings of one file. What has not been taken at the end has no key here."""
 
-    def __init__(self, settings: Settings, into: Import, known: Known) -> None:
-        self.settings, self.into, self.known, self.path = settings, into, known, settings.path
+    def __init__(self, settings: Settings, into: Import) -> None:
+        self.settings, self.into, self.path = settings, into, settings.path
         self.values, self.keys, self.has, self.ignored = settings.values, into.keys, settings.has, []  # type: Any, Any, Any, List[str]
 
     def facts(self, system: str, **tables: str) -> Any:
@@ -82,7 +76,7 @@ class Source:
             self.lift(prefix)
         for key, value in rows.get("always", {}).items():
             self.keys[key] = value
-        found = SimpleNamespace(shard=None, replicate=1, tensor=1, context=1, expert=1, pipeline=1, context_name="")
+        found = SimpleNamespace(shard=None, replicate=1, tensor=1, context=1, expert=1, pipeline=1, sequence=False, context_name="")
         for kind in (*_KINDS, "text", "list"):
             for name, *names in (row.format(**tables).split() for row in rows.get(kind, [])):
                 setattr(found, name, getattr(self, kind)(*names))
@@ -92,10 +86,16 @@ class Source:
         same = [f"{key} {rows['adam']}{name}" for key, name in ADAM.items()] if "adam" in rows else []
         for key, *names in (row.format(**tables).split() for row in same + rows.get("same", [])):
             self.put(key, (self.number if key in _REAL else self.integer)(*names))
-        for names, (key, value) in rows.get("on", {}).items():
-            self.put(key, value if self.flag(*names.split()) else None)
+        for state in (True, False):
+            for names, (key, value) in rows.get("on" if state else "off", {}).items():
+                self.put(key, value if self.boolean(*names.format(**tables).split()) is state else None)
         for name, sentence in rows.get("lost", {}).items():
-            self.lost(sentence, self.text(name).lower() not in OFF)
+            told = self.text(name)
+            self.lost(sentence.format(told), told.lower() not in OFF)
+        for row, read, put in (("model", self.text, self.name_model), ("optimizer", self.text, self.put_optimizer), ("clip", self.number, self.put_clip)):
+            if row in rows:
+                put(read(*rows[row].format(**tables).split()))
+        self.put_dtypes(*(self.text(*names.split()) for names in rows.get("dtypes", [""])))
         return found
 
     def take(self, *names: str) -> Optional[Scalar]:
@@ -141,6 +141,13 @@ class Source:
         for key, value in keys.items():
             self.put(f"{table}.{key}", value)
 
+    def put_recomputation(self, mode: str, every: Optional[int] = None) -> None:
+        """Of whole blocks, of some of them, or of every second matrix product."""
+        if mode not in ("", "none", "false"):
+            every = every if every and every > 1 else None
+            self.puts("fsdp", activation_checkpointing=True, checkpoint_every=every,
+                      checkpoint_keeps="every_second_product" if mode == "selective" and not every else None)
+
     def lost(self, sentence: str, when: Any = True) -> None:
         if when:
             self.into.matters.append(sentence)
@@ -164,6 +171,15 @@ class Source:
         self.values.clear()
 
     # -- what several systems say alike
+
+    def name_model(self, name: str) -> None:
+        """What a file calls its model, or --model. Of published names
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct" is llama3-8b) it is known what the weights are stored in, too."""
+        if not self.into.model and "model.layers" not in self.keys:
+            named = ((re.fullmatch(pattern, bare_name(name)), preset, dtype) for pattern, preset, dtype in DATA["models"])
+            match, preset, dtype = next((one for one in named if one[0]), (None, "", ""))
+            self.into.model, self.into.dtype = name, self.into.dtype or dtype
+            self.put("model.preset", match and match.expand(preset))
 
     def put_dtypes(self, param: str, reduce: str = "") -> None:
         for key, word in (("fsdp.param_dtype", param), ("fsdp.reduce_dtype", reduce)):
@@ -196,7 +212,7 @@ class Source:
     def launched(self) -> Optional[int]:
         """Ranks: --ranks, or those that a launcher starts on all nodes."""
         each, nodes = self.integer("nproc_per_node", "nproc-per-node"), self.size("nnodes")
-        return self.known.ranks or (each and each * nodes)
+        return self.into.ranks or (each and each * nodes)
 
     def put_context(self, name: str, ranks: int, against: str, heads: bool = False) -> int:
         """Ranks that split sequences. `against`: what of the file it does not go with. heads: they are split by exchanging heads (Ulysses).
@@ -207,16 +223,18 @@ class Source:
         self.lost(f"{name} = {ranks}: heads are exchanged there; gathers of keys and values stand for it", heads and split > 1)
         return split
 
-    def put_groups(self, tensor: int = 1, expert: int = 1) -> None:
-        self.puts("mesh", tensor=tensor if tensor > 1 else None, expert=expert if expert > 1 else None)
+    def put_groups(self, f: Any) -> None:
+        """Of these facts: ranks that split layers, and experts."""
+        self.puts("mesh", tensor=f.tensor if f.tensor > 1 else None, expert=f.expert if f.expert > 1 else None,
+                  sequence_parallel=True if f.sequence and f.tensor > 1 else None)
 
     def put_mesh(self, ranks: Optional[int], f: Any, frees: bool = True, heads: bool = False) -> Optional[int]:
         """FSDP2's mesh of these facts, replicate x shard x context x tensor ranks; of these shard x context share a unit. Returns how many
-        ranks see different samples, if that is known."""
-        self.put_groups(f.tensor, f.expert)
+        ranks see different samples, if that is known; with a batch in the facts, microbatches follow."""
+        self.put_groups(f)
         lora, expert = "model.lora_rank" in self.keys, "mesh.expert" in self.keys
         self.put_context(f.context_name, f.context, "mesh.tensor" if f.tensor > 1 else "model.lora_rank" if lora else "mesh.expert" if expert else "", heads)
-        shard, replicate = f.shard, f.replicate
+        shard, replicate, ranks = f.shard, f.replicate, ranks and ranks // f.pipeline
         if not shard or shard < 0:
             shard = ranks // (replicate * f.tensor * f.context) if ranks else None
         total = shard and replicate * shard * f.tensor * f.context
@@ -224,7 +242,10 @@ class Source:
         splits = shard is None or shard * f.context > 1
         self.put("mesh.ranks", total)
         self.put_strategy(frees, splits, replicate if splits else 1, shard and shard * f.context)
-        return replicate * shard if shard else None
+        data = replicate * shard if shard else None
+        if hasattr(f, "batch"):
+            self.put_batch(f.batch, f.local, data)
+        return data
 
     def put_strategy(self, frees: bool, splits: bool = True, replicate: int = 1, shard: Optional[int] = None) -> None:
         """Of units: whether they are freed after forward, split at all, by how many ranks, and how often that is repeated."""
@@ -242,11 +263,12 @@ class Source:
             said = ", ".join(targets) or "peft's choice for the model"
             self.lost(f"target_modules = {said}: here all matrix products of a block have adapters", not every)
 
-    def put_optimizer(self, name: str, *same: str) -> None:
+    def put_optimizer(self, name: str) -> None:
         """AdamW or SGD; AdamW stands for others, and that is said."""
-        word = name.lower().split(".")[-1]
-        self.put("train.optimizer", "sgd" if word == "sgd" else "adamw")
-        self.lost(f"optimizer {name}: AdamW stands for it", word not in ("", "sgd", "adam", "adamw", *same))
+        word = name.split(".")[-1]
+        if name or "train.optimizer" not in self.keys:
+            self.keys["train.optimizer"] = "sgd" if word.lower() == "sgd" else "adamw"
+        self.lost(f"optimizer {word}: AdamW stands for it", word.lower() not in ("", "sgd", *DATA["adamw"].split()))
 
     def put_clip(self, norm: Optional[float]) -> None:
         self.put("train.clip_norm", 1.0 if norm is None else norm if math.isfinite(norm) else 0.0)
@@ -254,7 +276,7 @@ class Source:
 
 @dataclass
 class Importer:
-    """Of one system. As a decorator it registers the reader, the one line that a new system needs."""
+    """An importer of one system. As a decorator it registers the reader, the one line that a new system needs."""
 
     system: str
     files: str
@@ -287,25 +309,20 @@ def find_importer(settings: Settings) -> Importer:
     return best[0]
 
 
-def make_import(files: Iterable[Tuple[str, str]], known: Optional[Known] = None, model: Optional[str] = None) -> Import:
+def make_import(files: Iterable[Tuple[str, str]], ranks: Optional[int] = None, model: str = "") -> Import:
     """Of (text, path); later ones win. Raises Refused."""
-    from .systems import name_model  # which registers the importers
-    known, found = known or Known(), Import()
     read = [(find_importer(settings), settings) for settings in (parse_settings(text, path) for text, path in files)]
-    known.systems |= {each.system for each, _ in read}
+    found = Import(ranks=ranks, others={each.system for each, _ in read})
     if model:
-        name_model(found, model)
+        Source(Settings("json"), found).name_model(model)
+        found.keys.setdefault("model.preset", model)
     for each, settings in sorted(read, key=lambda pair: -pair[0].priority):
-        read_into(each, Source(settings, found, known))
-    if known.ranks:
-        found.keys.setdefault("mesh.ranks", known.ranks)
+        source = Source(settings, found)
+        found.systems.append(each.system)
+        each.read(source)
+        source.list_the_rest()
+    found.missing.setdefault("mesh.ranks", "the number of ranks: --ranks")
+    if ranks:
+        found.keys.setdefault("mesh.ranks", ranks)
     found.missing = {key: sentence for key, sentence in found.missing.items() if key not in found.keys}
-    if "mesh.ranks" not in found.keys:
-        found.missing["mesh.ranks"] = "the number of ranks: --ranks"
     return found
-
-
-def read_into(each: Importer, source: Source) -> None:
-    source.into.systems.append(each.system)
-    each.read(source)
-    source.list_the_rest()

@@ -4,41 +4,14 @@ Settings that map to one key each are rows of systems.toml."""
 from __future__ import annotations
 
 import math
-import os
 import re
 from typing import Any, Optional
 
-from .settings import Refused, Settings, parse_settings, read_file
-from .source import DATA, OFF, Import, Importer, Known, Source, find_importer, read_into
+from .settings import Refused
+from .source import DATA, OFF, Importer, Source, bare_name
 
 _STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard", "5": "hybrid_shard_grad_op", "true": "full_shard"}
 _BEFORE = {"backward_pre": "pre", "backward_post": "post"}
-_EVERY_SECOND = "every_second_product"
-
-
-def _bare(name: str) -> str:
-    word = re.sub(r"\.(yaml|toml)$", "", name.rstrip("/").split("/")[-1].lower()).replace("_", "-")
-    return re.sub(r"(-(instruct|base|hf|chat|it|bf16|\d{4}|v0\.1|unsloth|nf4|bnb|dynamic))+$", "", word)
-
-
-def vocabulary_of(tokenizer: str) -> Optional[int]:
-    return next((rows for pattern, rows in DATA["vocabularies"] if re.search(pattern, _bare(tokenizer))), None)
-
-
-def name_model(found: Import, name: str) -> None:
-    """What a file calls its model, or --model: a name, a model's config.json, or a file of profiles/models. Of published names
-    ("meta-llama/Meta-Llama-3.1-8B-Instruct" is llama3-8b) it is known what the weights are stored in, too."""
-    if name.endswith(".json") and os.path.isfile(name):
-        source = Source(parse_settings(*read_file(name)), found, Known())
-        if find_importer(source.settings).read is not read_hugging_face:
-            raise Refused(f"{name}: is no config.json of a model.")
-        read_into(find_importer(source.settings), source)
-    elif not found.model and "model.layers" not in found.keys:
-        named = ((re.fullmatch(pattern, _bare(name)), preset, dtype) for pattern, preset, dtype in DATA["models"])
-        match, preset, dtype = next((one for one in named if one[0]), (None, "", ""))
-        found.model, found.dtype = name, found.dtype or dtype
-        if match:
-            found.keys["model.preset"] = match.expand(preset)
 
 
 @Importer("Hugging Face", "a model's config.json", 50, lambda f: f.format == "json" and f.any("model_type", "architectures."))
@@ -52,19 +25,17 @@ def read_hugging_face(s: Source) -> None:
         del s.keys[key]  # of a model that was only named
     f = s.facts("Hugging Face")
     if not f.layers or not f.width:
-        raise Refused(f"{s.path}: no {'hidden_size' if f.layers else 'num_hidden_layers'}: this is no configuration of a language model "
-                      "that can be read.")
+        raise Refused(f"{s.path}: no {'hidden_size' if f.layers else 'num_hidden_layers'}: of no language model that can be read.")
     kind, width, heads, inner = f.kind, f.width, f.heads, f.expert_width or f.inner
-    gpt2, oss = kind == "gpt2", kind == "gpt_oss"
+    s.facts(f"Hugging Face's {kind}")
     s.into.dtype = f.dtype or s.into.dtype
     s.puts("model", layers=f.layers, width=width, heads=heads, kv_heads=f.kv_heads or heads,
-           ffn_width=inner or (4 * width if gpt2 else None), head_dim=f.head_dim if f.head_dim and heads and f.head_dim * heads != width else None,
-           tied_head=gpt2 or kind.startswith("gemma") or kind == "opt" if f.tied is None else f.tied)
+           ffn_width=inner or (4 * width if kind == "gpt2" else None), head_dim=f.head_dim if f.head_dim and heads and f.head_dim * heads != width else None,
+           tied_head=kind.startswith(("gemma", "gpt2", "opt")) if f.tied is None else f.tied)
     if f.experts and f.experts > 1:
         x = s.facts("Hugging Face's experts")
         for name, every in (("decoder_sparse_step", x.step), ("moe_layer_freq", x.freq), ("interleave_moe_layer_step", x.interleave)):
             s.lost(f"{name} = {every}: every block has experts here", every not in (None, 1))
-        s.lost(f"first_k_dense_replace = {x.dense}: those blocks have experts here, too", x.dense)
         # Qwen2-MoE's and Qwen3-Next's shared expert has a width of its own, and a gate by which what it gives is multiplied.
         fits = x.own and inner and x.own % inner == 0
         shared = 1 if kind == "llama4_text" else x.shared
@@ -78,14 +49,10 @@ def read_hugging_face(s: Source) -> None:
         s.lost(f"kv_lora_rank = {f.latent}: latent attention; attention whose queries share {max(1, heads // 16)} heads of keys and values "
                "stands for it")
     if f.window and f.windows is not False:
-        s.puts("model", attention_window=f.window, full_attention_every=2 if oss else None)
-    if gpt2:
-        s.puts("model", feed_forward="plain", norm="layer", bias=True, fused_projections=True, learned_positions=f.positions or 1024)
-    s.puts("model", qk_norm=True if kind in ("qwen3", "qwen3_moe") else None, attention_sinks=oss or None, bias=oss or None,
-           fused_projections=kind == "phi3" or None)
+        s.puts("model", attention_window=f.window, full_attention_every=2 if kind == "gpt_oss" else None)
     s.lost("biases of queries, keys and values", kind == "qwen2")
     s.lost(f"model_type = {kind or 'none'}: its blocks are read as those of a Llama", kind not in DATA["kinds"].split())
-    s.lost("attention_bias = true", f.attention_bias and not oss)
+    s.lost("attention_bias = true", f.attention_bias and kind != "gpt_oss")
 
 
 @Importer("Hugging Face's peft", "adapter_config.json", 45, lambda f: f.format == "json" and f.has("peft_type"))
@@ -101,8 +68,6 @@ def read_peft(s: Source) -> None:
     neighbours = numbers and len(numbers) == len(f.blocks) and numbers == list(range(numbers[0], numbers[-1] + 1))
     s.put("model.trainable", f"blocks:{numbers[0]}-{numbers[-1]}" if neighbours else None)
     s.lost(f"layers_to_transform = {', '.join(f.blocks)}: blocks that are no neighbours; all have adapters here", f.blocks and not neighbours)
-    s.lost(f"bias = {f.bias}: no bias trains here", f.bias not in ("", "none"))
-    s.lost(f"lora_dropout = {f.dropout!r}: adapters have no dropout here", f.dropout)
 
 
 def _put_model(s: Source, f: Any) -> None:
@@ -111,7 +76,7 @@ def _put_model(s: Source, f: Any) -> None:
            norm="rms" if m.norm == "RMSNorm" else "layer", bias=not m.no_bias, width=m.width, heads=m.heads,
            kv_heads=m.groups if m.grouped and m.groups else m.heads, ffn_width=m.inner or (m.width and 4 * m.width),
            learned_positions=m.positions if m.embedding in ("", "learned_absolute") else None)
-    known = vocabulary_of(m.tokenizer) or vocabulary_of(m.tokenizer_type)
+    known = next((rows for name in (m.tokenizer, m.tokenizer_type) for pattern, rows in DATA["vocabularies"] if re.search(pattern, bare_name(name))), None)
     part = (m.multiple or 128) * f.tensor
     rows = m.padded or m.vocab or (known and -(-known // part) * part)
     s.put("model.vocab", rows)
@@ -174,24 +139,20 @@ def read_megatron(s: Source) -> None:
         s.puts("fsdp", forward_prefetch=window, backward_prefetch=window, reduce_scatter_elements=f.unit)
     s.put("nccl.register_buffers", None if not f.buffers else "local" if f.asymmetric else "window")
     s.put("fsdp.gradient_scaling", "average" if f.average else "sum")
-    low = f.bf16 or f.fp16
-    s.lost("neither --bf16 nor --fp16: fp32, as Megatron-LM computes then", f.layers and not low)
-    s.lost("--fp16: bf16, which is as large, stands for it", f.fp16)
-    s.put_dtypes("bf16" if low else "fp32", "bf16" if f.low_reduce else f.reduce or "fp32")
+    s.lost("neither --bf16 nor --fp16: fp32, as Megatron-LM computes then", f.layers and not (f.bf16 or f.fp16))
+    s.put_dtypes("fp16" if f.fp16 else "bf16" if f.bf16 else "fp32", "bf16" if f.low_reduce else f.reduce or "fp32")
     if f.fp8.lower() not in ("", "none", "null", "false"):
         recipe = f.recipe or "delayed"
         s.puts("fsdp", fp8_products=True, fp8_recipe={"mxfp8": "mx", "tensorwise": "tensorwise"}.get(recipe, "delayed"))
         s.lost(f"--fp8-recipe {recipe}: delayed stands for it", recipe not in ("mxfp8", "delayed", "tensorwise"))
-    s.put_groups(f.tensor, f.expert)
-    s.put("mesh.sequence_parallel", True if f.sequence_parallel and f.tensor > 1 else None)
+    s.put_groups(f)
     tensor, expert = "mesh.tensor" if f.tensor > 1 else "", "mesh.expert" in s.keys
     context = s.put_context(f.context_name, f.context, tensor or ("mesh.expert" if expert else "" if split else "fsdp.strategy = no_shard"))
     kinds = [f.exchange or "p2p", *s.settings.more_words.get("cp-comm-type", [])]  # one for all layers or one for each
     s.lost(f"--cp-comm-type {' '.join(kinds)}: all_gather stands for it; rings and exchanges of heads are not simulated",
            context > 1 and {*kinds} != {"all_gather"})
-    _put_recomputation(s, f, f.layers or s.known.layers, tensor or ("mesh.context" if context > 1 else "fsdp.expert_unit" if rewrite and expert else ""))
+    _put_recomputation(s, f, s.keys.get("model.layers"), tensor or ("mesh.context" if context > 1 else "fsdp.expert_unit" if rewrite and expert else ""))
     s.put_batch(f.batch, f.local, ranks and ranks // (f.tensor * context))
-    s.put("train.optimizer", "sgd" if f.optimizer == "sgd" else "adamw")
 
 
 @Importer("Primus", "YAML of an experiment with Megatron-LM or torchtitan", 30, lambda f: f.format == "yaml" and f.has("modules."))
@@ -200,7 +161,7 @@ def read_primus(s: Source) -> None:
     framework, model = s.text(prefix + "framework"), s.text(prefix + "model")
     if framework not in ("megatron", "torchtitan"):
         raise Refused(f"{s.path}: Primus' framework {framework or '(none)'}: megatron and torchtitan can be imported.")
-    name_model(s.into, model)
+    s.name_model(model)
     s.lift(prefix + "overrides.")
     s.lift(prefix)
     if framework == "torchtitan":
@@ -224,21 +185,18 @@ def read_nanotron(s: Source) -> None:
     if other or s.has(m + "moe_config."):
         raise Refused(f"{s.path}: {other or 'moe_config'}: nanotron's models of Llama's and Qwen2's kind can be imported.")
     if s.has(m):
-        inner = Settings("json", {"model_type": "qwen2" if s.flag(m + "is_qwen2_config") else "llama"}, path=s.path)
-        inner.values.update({name[len(m):].replace("window_size", "window"): s.values.pop(name) for name in list(s.values) if name.startswith(m)})
-        model = Source(inner, s.into, s.known)
-        model.facts("nanotron's model")
-        read_hugging_face(model)
-        model.list_the_rest()
+        s.values["model_type"] = "qwen2" if s.flag(m + "is_qwen2_config") else "llama"
+        s.lift(m)
+        read_hugging_face(s)
         s.puts("model", fused_projections=True, vocab=-(-int(s.keys["model.vocab"]) // part) * part if "model.vocab" in s.keys else None)
     stage, dtype = f.stage or 0, f.dtype or "bfloat16"
     s.puts("fsdp", preset="deepspeed-z1" if stage else "fsdp2", strategy=None if stage else "no_shard", fp32_gradients=f.wide or None)
     s.lost("optimizer.zero_stage = 1: DeepSpeed's ZeRO-1 stands for nanotron's", stage)
     s.put_dtypes(dtype, "fp32" if f.wide else dtype)
-    s.put_groups(f.tensor, f.expert)
-    s.puts("mesh", ranks=f.data * f.tensor * f.context * f.expert, sequence_parallel=True if f.mode == "REDUCE_SCATTER" and f.tensor > 1 else None)
+    f.sequence = f.mode == "REDUCE_SCATTER"
+    s.put_groups(f)
+    s.put("mesh.ranks", f.data * f.tensor * f.context * f.expert)
     s.put_context(f.context_name, f.context, "mesh.tensor" if f.tensor > 1 else "" if stage else "fsdp.strategy = no_shard")
-    s.put_optimizer(f.optimizer)
 
 
 @Importer("torchtitan", "TOML, or the arguments of newer versions", 25, lambda f: f.format in ("toml", "arguments") and f.any("training.", "parallelism."))
@@ -246,29 +204,21 @@ def read_torchtitan(s: Source) -> None:
     for name in [name for name in s.values if "-" in name and s.settings.format == "arguments"]:
         s.values[name.replace("-", "_")] = s.values.pop(name)
     f = s.facts("torchtitan")
-    name_model(s.into, f"{f.name}-{f.flavor}" if f.flavor and f.flavor.lower() not in f.name.lower() else f.name or f.module)
+    s.name_model(f"{f.name}-{f.flavor}" if f.flavor and f.flavor.lower() not in f.name.lower() else f.name or f.module)
     s.lost(f"model.flavor = {f.flavor}", f.flavor and "model.preset" not in s.keys)
     s.puts("fsdp", preset="torchtitan-moe" if f.expert > 1 else "fsdp2")
-    launched = s.launched()
+    f.local = f.local or (max(1, f.tokens // f.length) if f.tokens and f.length else None)
+    f.batch = f.batch or (f.all_tokens // f.length if f.all_tokens and f.length else None)
     # Ranks that split sequences shard parameters, too (its mesh dp_shard_cp), and are not among those of data_parallel_shard_degree.
-    data = s.put_mesh(launched and launched // f.pipeline, f)
-    s.lost("context_parallel_rotate_method = alltoall: a gather stands for the ring, which sends as much beside attention" if f.ring == "alltoall"
-           else "context_parallel_rotate_method = allgather: keys and values are gathered before attention here; PyTorch gathers them beside its "
-           "first step, and sends their gradients around a ring", "mesh.context" in s.keys)
+    s.put_mesh(s.launched(), f)
+    s.lost(f"context_parallel_rotate_method = {f.ring or 'allgather'}: here keys and values are gathered before attention, and nothing goes "
+           "around a ring", "mesh.context" in s.keys)
     s.put("fsdp.reshard_after_forward", True if f.reshard == "always" else False if f.reshard == "never" and s.keys["fsdp.strategy"] != "no_shard" else None)
-    local = f.local or (max(1, f.tokens // f.length) if f.tokens and f.length else None)
-    s.put_batch(f.batch or (f.all_tokens // f.length if f.all_tokens and f.length else None), local, data)
     s.put("train.seq_len", f.length)
-    s.put_clip(f.norm)
-    s.put_dtypes(f.param or "bfloat16", f.reduce or "float32")
     if any("float8" in name for name in f.converters):
         s.puts("fsdp", fp8_products=True, fp8_recipe="rowwise" if f.recipe.startswith("rowwise") else "tensorwise")
-    blocks = int(f.option) if f.option.isdigit() else 0
-    s.put("fsdp.activation_checkpointing", True if f.mode not in ("", "none") else None)
-    if f.mode == "selective":
-        s.puts("fsdp", checkpoint_every=blocks or None, checkpoint_keeps=None if blocks else _EVERY_SECOND)
+    s.put_recomputation(f.mode, int(f.option) if f.option.isdigit() and f.mode == "selective" else None)
     s.lost("activation_checkpoint.mode is not said, and differs by version of torchtitan", not f.mode)
-    s.put_optimizer(f.optimizer)
     s.put("simulate.fused_optimizer", True if f.implementation == "fused" else None)
     # It compiles its blocks and its loss, or what [compile] components names (its torchtitan/config/job_config.py since August 2025).
     # Before, [training] compile stood for both, and the loss was left out from 2024-12-18 (e8977b0) to 2025-04-02 (bbb1b61).
@@ -279,54 +229,37 @@ def read_torchtitan(s: Source) -> None:
     s.put("simulate.loss", None if f.compiled or (loss and model) else "fused" if loss else "eager" if eager else None)
 
 
-def _put_fsdp2(s: Source, f: Any) -> None:
-    s.puts("fsdp", preset="torchtitan-moe" if f.expert > 1 else "fsdp2")
-    s.put_dtypes(f.param, f.reduce)
-    s.put_lora(f.lora_rank, f.lora_alpha, f.lora_targets)
-
-
 # No recipes for drafts, embeddings or distillation, which have other models beside the one that is named.
 @Importer("NeMo Automodel", "YAML of a recipe for a language model", 30, lambda f: f.format == "yaml" and f.has(
     "distributed.", "model.", "step_scheduler.") and re.search(
         r"(?<!Distillation)RecipeFor(NextTokenPrediction|VLM)$", str(f.values.get("recipe", "RecipeForNextTokenPrediction"))))
 def read_automodel(s: Source) -> None:
     f = s.facts("NeMo Automodel")
-    name_model(s.into, f.model)
     strategy = f.strategy.lower() or re.sub(r".*\.|manager$", "", f.manager.lower())
-    f.lora_targets = f.lora_targets or ["all"] * f.lora_all
     f.shard = f.data and f.data // f.replicate
-    _put_fsdp2(s, f)
-    data = s.put_mesh(s.known.ranks and s.known.ranks // f.pipeline, f)
+    s.put_lora(f.lora_rank, f.lora_alpha, f.lora_targets or ["all"] * f.lora_all)
+    s.put("fsdp.preset", "torchtitan-moe" if f.expert > 1 else "fsdp2")
+    s.put_mesh(s.into.ranks, f)
     s.put("fsdp.strategy", "no_shard" if strategy == "ddp" else None)
     s.put("fsdp.preset", "megatron-v1" if strategy in ("megatron_fsdp", "megatronfsdp") else None)
     s.lost(f"distributed.strategy = {strategy}: FSDP2 stands for it", strategy not in ("", "fsdp2", "ddp", "megatron_fsdp", "megatronfsdp"))
-    s.put("mesh.sequence_parallel", True if f.sequence_parallel and f.tensor > 1 else None)
-    recompute = f.recompute.lower() or "false"
-    s.puts("fsdp", activation_checkpointing=recompute not in ("false", "none") or None, checkpoint_keeps=_EVERY_SECOND if recompute == "selective" else None)
-    s.put_batch(f.batch, f.local, data)
+    s.put_recomputation(f.recompute.lower())
     s.put("train.seq_len", f.length or None)
-    s.put_optimizer(f.optimizer.split(".")[-1], "fusedadam")
 
 
 @Importer("prime-rl", "TOML", 30, lambda f: f.format == "toml" and not f.any("training.", "parallelism.") and (
     f.any("orchestrator.", "trainer.model.", "trainer.optim.") or f.has("model.name") and f.any("optim.", "data.seq_len", "data.batch_size")))
 def read_prime(s: Source) -> None:
-    s.ignored += ["orchestrator.", "inference."]
     adapts = s.has("model.lora.") or s.has("trainer.model.lora.")
     f = s.facts("prime-rl")
-    name_model(s.into, f.model)
-    f.lora_rank, f.lora_alpha, f.lora_targets = f.lora_rank or (16 if adapts else None), f.lora_alpha or 32.0, f.lora_targets or ["all"]
-    _put_fsdp2(s, f)
+    s.put_lora(f.lora_rank or (16 if adapts else None), f.lora_alpha or 32.0, f.lora_targets or ["all"])
+    s.put("fsdp.preset", "torchtitan-moe" if f.expert > 1 else "fsdp2")
     heads = f.cp_style == "ulysses"
-    data = s.put_mesh(s.known.ranks or f.gpus or (f.nodes and f.nodes * (f.gpus_per_node or 8)), f, f.frees is not False, heads)
+    s.put_mesh(s.into.ranks or f.gpus or (f.nodes and f.nodes * (f.gpus_per_node or 8)), f, f.frees is not False, heads)
     s.lost("model.cp_style = ring: a gather of keys and values stands for the ring", "mesh.context" in s.keys and not heads)
     s.lost("model.ac is not said: whole blocks are recomputed, as since 2026; versions before recompute nothing", not f.every and not f.mode)
-    s.puts("fsdp", activation_checkpointing=True, checkpoint_every=f.every if f.every and f.every > 1 else None,
-           checkpoint_keeps=_EVERY_SECOND if f.mode == "selective" else None)
+    s.put_recomputation(f.mode or "full", f.every)
     s.put("simulate.compiled", True if s.has("model.compile.") else None)
-    s.put_batch(f.batch, f.local, data)
-    s.put_clip(f.norm)
-    s.put_optimizer(f.optimizer)
 
 
 @Importer("llm-foundry", "YAML of Composer's train.py, or of mcli with its parameters", 30, lambda f: f.format == "yaml" and any(
@@ -336,17 +269,16 @@ def read_foundry(s: Source) -> None:
     shards = s.has("fsdp_config.") or s.has("parameters.fsdp_config.")
     overrides = s.has("model.config_overrides.") or s.has("parameters.model.config_overrides.")
     f = s.facts("llm-foundry")
-    ranks = s.known.ranks or f.gpus
+    ranks = s.into.ranks or f.gpus
     if f.kind == "mpt_causal_lm":  # with the defaults of its MPTConfig
         m = s.facts("MPT")
         width, heads = m.width or 2048, m.heads or 16
         s.puts("model", width=width, heads=heads, kv_heads=m.kv_heads or (1 if m.attention == "multiquery_attention" else heads),
                ffn_width=m.inner or int((m.ratio or 4) * width), feed_forward="gated" if m.feed_forward == "mptglu" else "plain",
-               norm="rms" if "rms" in m.norm else "layer", bias=not m.no_bias, tied_head=m.tied is not False,
+               norm="rms" if "rms" in m.norm_type else "layer", bias=not m.no_bias, tied_head=m.tied is not False,
                learned_positions=None if m.alibi or m.rope else f.length)
         s.lost("attn_config.alibi: positions cost nothing here", m.alibi)
     else:
-        name_model(s.into, f.model)
         s.lost("model.config_overrides: the sizes of the named model are taken", overrides)
         s.put_lora(f.lora_rank, f.lora_alpha, f.lora_targets)
     mixed, strategy = f.mixed.upper(), (f.strategy or "full_shard").lower().lstrip("_").replace("zero2", "grad_op")
@@ -359,14 +291,11 @@ def read_foundry(s: Source) -> None:
     s.puts("fsdp", preset="fsdp1" if shards else "fsdp2", strategy=strategy if shards else "no_shard")
     if ranks and "hybrid" in strategy:
         s.puts("mesh", shard=min(8, ranks), replicate=max(1, ranks // 8))
-    if shards:
-        s.puts("fsdp", backward_prefetch=_BEFORE.get(f.before.lower() or "backward_post", "none"), forward_prefetch="explicit:1" if f.forward else None,
-               all_gather_limit="unlimited" if f.limit is False else None)
+    s.put("fsdp.backward_prefetch", _BEFORE.get(f.before.lower() or "backward_post", "none") if shards else None)
     s.put("mesh.ranks", ranks)
     s.put_batch(f.batch, int(f.micro) if f.micro.isdigit() else None, ranks)
     s.into.missing["train.batch_per_rank"] = f"device_train_microbatch_size = {f.micro or 'not given'}, which a run finds out: --set train.batch_per_rank"
     s.puts("train", seq_len=f.length, accumulate_mode=None if shards else "no_sync", clip_norm=f.clip if f.clipping in ("", "norm") else None)
-    s.put_optimizer(f.optimizer, "decoupled_adamw")
 
 
 @Importer("verl", "overrides on a command line, or YAML", 30, lambda f: f.format in ("yaml", "arguments") and (f.any(
@@ -381,9 +310,8 @@ def read_verl(s: Source) -> None:
     megatron = any("megatron" in base for base in bases) or s.has(a + "megatron.")
     s.ignored += [c + "model_dtype", c + "wrap_policy.", *(name for name in s.values if not name.startswith((a, m, c)) or name.startswith(o) or "checkpoint" in name)]
     f = s.facts("verl", a=a, m=m, o=o, c=c)
-    name_model(s.into, f.model)
     launched = s.launched()
-    ranks = s.known.ranks or (f.gpus and f.gpus * f.nodes) or launched
+    ranks = s.into.ranks or (f.gpus and f.gpus * f.nodes) or launched
     strategy = (f.strategy or ("megatron" if megatron else tuned)).lower()
     s.put_lora(f.lora_rank, f.lora_alpha or 16.0, f.lora_targets or ["all"])
     s.put_dtypes(f.dtype or "bfloat16", "fp32")
@@ -392,13 +320,14 @@ def read_verl(s: Source) -> None:
     if strategy in ("fsdp", "fsdp2"):
         f.replicate = ranks // f.group if ranks and f.group and 0 < f.group < ranks else 1
         data = s.put_mesh(ranks, f, f.frees is not False, True)
-        s.puts("fsdp", preset="fsdp1" if strategy == "fsdp" else "fsdp2", wrap="block", forward_prefetch="explicit:1" if f.forward else None)
+        s.puts("fsdp", preset="fsdp1" if strategy == "fsdp" else "fsdp2", wrap="block")
     elif strategy == "megatron":
         ranks = ranks and ranks // g.pipeline
         s.puts("fsdp", preset="megatron-v1", strategy="shard_grad_op")
-        s.put_groups(g.tensor, g.expert)
-        s.put("train.accumulate_mode", "no_sync")
-        s.puts("mesh", ranks=ranks, sequence_parallel=True if g.tensor > 1 else None)
+        g.sequence = True
+        s.put_groups(g)
+        s.puts("train", accumulate_mode="no_sync")
+        s.put("mesh.ranks", ranks)
         s.lost("strategy = megatron: Megatron-FSDP with its optimizer sharded stands for the distributed optimizer")
         split = s.put_context(g.context_name, g.context, "mesh.tensor" if g.tensor > 1 else "")
         data = ranks and ranks // (g.tensor * split)
@@ -415,7 +344,7 @@ def read_verl(s: Source) -> None:
         s.lost(f"use_dynamic_bsz: microbatches of up to {f.tokens or 'some'} tokens; full ones of the longest sequences stand for them")
     s.put_batch(f.samples and f.samples * f.answers, local, data)
     s.into.missing["train.batch_per_rank"] = "sequences of a microbatch (ppo_micro_batch_size_per_gpu): --set train.batch_per_rank"
-    s.puts("train", seq_len=length, clip_norm=f.clip or 1.0)
+    s.put("train.seq_len", length)
 
 
 def _read_fsdp(s: Source, ranks: Optional[int], machines: int, mesh: Any, version: Optional[int] = None) -> None:
@@ -446,7 +375,8 @@ def _read_fsdp(s: Source, ranks: Optional[int], machines: int, mesh: Any, versio
 def read_accelerate(s: Source) -> None:
     f = s.facts("Accelerate")
     kind, alone = f.kind.upper() or "FSDP", f.kind.upper() in ("NO", "FALSE")
-    ranks = 1 if alone else s.known.ranks or f.ranks
+    ranks = 1 if alone else s.into.ranks or f.ranks
+    s.put("mesh.ranks", ranks)
     precision = f.precision.lower().replace("false", "no")
     s.put_dtypes(precision, precision)
     s.put("fsdp.fp8_products", True if precision == "fp8" else None)
@@ -462,18 +392,13 @@ def read_accelerate(s: Source) -> None:
         mesh = s.facts("parallelism_config")
         mesh.shard = mesh.shard or 1
         _read_fsdp(s, ranks, f.machines, mesh if sizes else None)
-    elif kind == "DEEPSPEED" and s.has(z + "zero_stage") and "DeepSpeed" not in s.known.systems:
-        for theirs, name in (("zero_stage", "stage"), ("offload_optimizer_device", "offload_optimizer.device"), ("offload_param_device", "offload_param.device")):
-            if s.has(z + theirs):
-                s.values["zero_optimization." + name] = s.values.pop(z + theirs)
+    elif kind == "DEEPSPEED" and s.has(z + "zero_stage") and "DeepSpeed" not in s.into.others:
         s.lift(z)
         s.put_context(heads, s.size(heads), "", True)
-        s.ignored += [p + "dp_shard_size", p + "sp_backend", "zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher"]
         s.values["bf16.enabled"] = "auto"  # what mixed_precision has put
         read_deepspeed(s)
-    elif kind != "DEEPSPEED" or "DeepSpeed" not in s.known.systems:
+    elif kind != "DEEPSPEED" or "DeepSpeed" not in s.into.others:
         raise Refused(f"{s.path}: distributed_type = {kind}: FSDP, MULTI_GPU and NO can be imported; for DEEPSPEED, import its JSON.")
-    s.put("mesh.ranks", ranks)
 
 
 @Importer("DeepSpeed", "JSON", 10, lambda f: f.format == "json" and f.any("zero_optimization.", "train_micro_batch_size_per_gpu", "train_batch_size"))
@@ -505,24 +430,28 @@ def read_deepspeed(s: Source) -> None:
         s.puts("fsdp", reshard_after_forward=f.secondary if f.secondary > 1 else None, forward_prefetch=prefetch, backward_prefetch=prefetch)
     s.lost("offload to nvme: memory of the host stands for it", "nvme" in (f.states, f.parameters))
     s.put("fsdp.cpu_offload", "all" if f.parameters not in OFF and stage == 3 else "optimizer" if f.states not in OFF else None)
-    local, accumulate, parts = f.local, f.accumulate, s.known.ranks and s.known.ranks * (f.accumulate or 1)
-    if f.batch and not (local or of_trainer) and parts and f.batch % parts == 0:  # as DeepSpeed completes the three
-        local, accumulate = f.batch // parts, accumulate or 1
-    s.put_batch(None if accumulate else f.batch, local, s.known.ranks)
+    local, accumulate, ranks = f.local, f.accumulate, s.into.ranks
+    if f.batch and ranks:  # is the product of the three, or DeepSpeed does not begin; what is not given it completes
+        split, given = s.keys.get("mesh.context", 1), (local or 1) * (accumulate or 1)
+        most = f.batch // given if f.batch % given == 0 else 0
+        fit = [most] * bool(most) if local and accumulate else [number for number in range(1, min(most, 1 << 20) + 1) if most % number == 0]
+        if ranks not in [split * number for number in fit]:
+            raise Refused(f"{s.path}: train_batch_size = {f.batch} on {ranks} ranks: DeepSpeed wants the product of microbatch, accumulation and "
+                          f"ranks, which it is on {', '.join(str(split * number) for number in fit) or 'no number of'} ranks.")
+        if not (local or of_trainer):
+            local, accumulate = most // (ranks // split), accumulate or 1
+    s.put_batch(None if accumulate else f.batch, local, ranks)
     s.put("train.accumulate", accumulate)
     said = (f.low, f.half)
-    s.lost("fp16.enabled: bf16, which is as large, stands for it", f.half == "true")
     if "auto" in said and "true" not in said:
         s.ask_dtype("bf16.enabled = auto is what the Trainer is told", f.reduced)
     elif not any(said) and (of_trainer or "fsdp.param_dtype" in s.keys):
         s.ask_dtype("neither bf16 nor fp16 is in the file, which the Trainer fills in", f.reduced)
     else:
         s.lost("neither bf16 nor fp16 is in the file: fp32, as DeepSpeed computes then", not any(said))
-        low = "bf16" if "true" in said else "fp32"
+        low = "fp16" if f.half == "true" else "bf16" if "true" in said else "fp32"
         s.put_dtypes(low, f.reduced or low)
-    if f.optimizer or "train.optimizer" not in s.keys:
-        s.put_optimizer(f.optimizer)
-    s.put("mesh.ranks", s.known.ranks)
+    s.put("mesh.ranks", s.into.ranks)
 
 
 def _read_trainer(s: Source) -> None:
@@ -530,8 +459,6 @@ def _read_trainer(s: Source) -> None:
     pure = s.values.get("pure_bf16") is True or s.values.get("bf16") == "full"
     cut = any("CutCrossEntropy" in str(value) for value in s.values.values())
     f = s.facts("Trainer")
-    s.put_clip(f.norm)
-    s.put_optimizer(f.optimizer, "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused")
     s.put("fsdp.state_dtype", "bf16" if pure else None)
     s.put("simulate.loss", "fused" if cut else None)
     is_low = f.low.lower() in ("true", "auto", "full", "1")
@@ -542,7 +469,7 @@ def _read_trainer(s: Source) -> None:
         s.lost("bf16 = false: fp32")
     else:
         s.ask_dtype("neither bf16 nor fp16 is in the file")
-    file, others = f.deepspeed, s.known.systems
+    file, others = f.deepspeed, s.into.others
     if file.lower() not in OFF and "DeepSpeed" not in others:
         stage = re.search(r"(?:zero|z|stage)[-_]?([0-3])", file.lower())
         if not stage:
@@ -560,21 +487,20 @@ def _read_trainer(s: Source) -> None:
     "sequence_len", "micro_batch_size", "datasets.", "adapter", "fsdp_config.", "output_dir"))
 def read_axolotl(s: Source) -> None:
     f = s.facts("axolotl")
-    name_model(s.into, f.model)
     adapter, recompute = f.adapter.lower(), f.recompute.lower() or "false"
     if adapter in ("lora", "qlora"):
         s.put_lora(f.lora_rank, f.lora_alpha, ["all"] if f.lora_all else f.lora_targets)
     s.lost(f"adapter = {adapter}: all parameters train here", adapter not in ("", "none", "lora", "qlora"))
     s.put("fsdp.activation_checkpointing", True if recompute != "false" else None)
     s.lost(f"gradient_checkpointing = {recompute}: inputs of blocks stay on the device here", recompute not in ("false", "true", "1"))
-    s.put_groups(1, f.expert)
+    s.put("mesh.expert", f.expert if f.expert > 1 else None)
     f.shard = f.shard and f.shard * f.expert  # ranks that split experts are ranks of data parallelism, too
     if f.fsdp or f.version or s.has("fsdp_config."):
         for word in map(str.lower, f.fsdp):
             name, value = {"auto_wrap": ("auto_wrap_policy", "TRANSFORMER_BASED_WRAP"), "offload": ("offload_params", True)}.get(word, ("sharding_strategy", word))
             if not s.has(f"fsdp_config.{name}"):
                 s.values.setdefault(f"fsdp_config.fsdp_{name}", value)
-        ranks = s.known.ranks or (f.shard * f.replicate * f.tensor * f.context if f.shard else None)
+        ranks = s.into.ranks or (f.shard * f.replicate * f.tensor * f.context if f.shard else None)
         _read_fsdp(s, ranks, 1, f, f.version)
     _read_trainer(s)
 
@@ -585,7 +511,6 @@ def read_llama_factory(s: Source) -> None:
     f, newer = s.facts("LLaMA-Factory"), s.has("dist_config.name")
     if not newer and not f.trains:
         raise Refused(f"{s.path}: LLaMA-Factory's file trains nothing: do_train is not in it.")
-    name_model(s.into, f.model)
     # Where a file does not say them: its own defaults, and those of TrainingArguments.
     s.puts("train", seq_len=f.length or (None if newer else 2048), batch_per_rank=f.local or (None if newer else 8))
     kind, rank = f.kind or ("full" if newer else "lora"), f.lora_rank or 8
@@ -594,13 +519,13 @@ def read_llama_factory(s: Source) -> None:
     s.lost(f"finetuning_type = {kind}: all parameters train here", kind not in ("full", "lora"))
     s.put("fsdp.activation_checkpointing", None if f.no_recompute or newer else True)
     f.expert = max(f.expert, f.experts)
-    s.put_groups(f.tensor, f.expert)
+    s.put_groups(f)
     if newer:
         engine = s.text("dist_config.name")
         s.put("fsdp.preset", "deepspeed-z3" if engine == "deepspeed" else "fsdp2")
         s.lost(f"dist_config.name = {engine}: FSDP2 stands for it", engine not in ("fsdp2", "deepspeed"))
         if engine != "deepspeed":
-            s.put_mesh(s.known.ranks, f, True, f.mode == "ulysses")
+            s.put_mesh(s.into.ranks, f, True, f.mode == "ulysses")
         s.values.setdefault("bf16", True)  # its default
     elif s.flag("use_distributed_optimizer"):
         s.puts("fsdp", preset="megatron-v1", strategy="shard_grad_op")

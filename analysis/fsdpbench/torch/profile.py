@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from ..analysis.text import visible
 from ..call import call
 
 ModelReading = Dict[str, Any]
@@ -23,6 +24,10 @@ Keys = Dict[str, Any]
 
 _SMALLEST_VOCABULARY = 256
 _NAMED_UNITS = 5
+
+
+def one_line(text: str) -> str:
+    return visible(" ".join(text.splitlines()))
 
 
 @dataclass
@@ -43,15 +48,13 @@ class Profile:
     @property
     def text(self) -> str:
         """The profile as TOML."""
-        lines = [f"# Read from {self.origin}."]
-        lines += [f"# Not in here: {sentence}" for sentence in self.unread]
-        table = ""
-        for key, value in sorted(self.keys.items(), key=lambda item: _TABLES.index(item[0].split(".")[0])):
-            name, _, key = key.partition(".")
-            if name != table:
-                lines += ["", f"[{name}]"]
-                table = name
-            lines.append(f"{key} = {json.dumps(value)}")
+        lines = [f"# Read from {one_line(self.origin)}.", *(f"# Not in here: {one_line(sentence)}" for sentence in self.unread)]
+        for table in _TABLES:
+            names = sorted((key[len(table) + 1:] for key in self.keys if key.startswith(f"{table}.")), key=lambda name: name != "preset")
+            lines += ["", f"[{table}]"] * bool(names)
+            for name in names:
+                value = self.keys[f"{table}.{name}"]
+                lines.append(f"{name} = {repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)}")
         return "\n".join(lines) + "\n"
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> Path:

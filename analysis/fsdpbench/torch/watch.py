@@ -35,7 +35,7 @@ def recorded() -> List[bytes]:
 
 
 class Writer:
-    """Of one rank. A thread of its own writes the dump, so that it goes on while the rank waits in a collective, and stops
+    """The writer of one rank. A thread of its own writes the dump, so that it goes on while the rank waits in a collective, and stops
     when the process does."""
 
     def __init__(self, folder: Path, period_s: float = PERIOD_S) -> None:

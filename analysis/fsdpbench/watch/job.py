@@ -1,20 +1,21 @@
-"""What the sources have told of a job. Times are Unix time in nanoseconds; None: not told."""
+"""A job as the sources have told of it. Times are Unix time in nanoseconds; None: not told."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, DefaultDict, Dict, List, Optional, Sequence, Tuple
 
 from ..analysis.text import clean
 
 S = 1_000_000_000
 MOST_RANKS = 1 << 20
 GAP = 3 * S  # a longer gap between signs counts as so long: where everybody pauses, nobody falls silent
-VERDICTS = ("mismatch", "hang", "silent", "late rank", "unknown", "clean")
+VERDICTS = {"mismatch": 5, "hang": 5, "silent": 5, "late rank": 10, "unknown": 11, "clean": 0}  # exit codes, the worst verdict first
 
 
 class WatchError(Exception):
-    """What cannot be read or is no choice, as a sentence."""
+    """A sentence on input that cannot be read, or on a choice that is none."""
 
 
 @dataclass
@@ -25,7 +26,6 @@ class Op:
     name: str
     shape: str = ""  # must be the same on all ranks; empty: not told, or it may differ
     came: Optional[int] = None  # when the rank's host began it
-    told: Optional[int] = None  # the latest time that its record has
     done: bool = True
     timed_out: bool = False  # the library gave it up
     started: bool = False  # by the GPU
@@ -36,47 +36,38 @@ class Member:
     """One rank in one communicator."""
 
     ops: Dict[int, Op] = field(default_factory=dict)
-    sends: List[Tuple[int, int, str, Op]] = field(default_factory=list)  # pending: from, to, "send" or "recv"
+    sends: List[Tuple[str, int, Op]] = field(default_factory=list)  # pending: "send" or "recv", to or from whom
     talks: bool = False  # it has sent or received in this communicator
     entered: Optional[int] = None  # the newest collective that its host has entered, where that is known
     left: int = -1  # the newest one that has ended
     timed: bool = False  # its source tells when its GPU begins an operation
     heard: int = 0  # as of when its source tells; 0: not told
-    # NCCL's RAS: how many collectives the host has handed over, when that was another number, since when the rank is lost.
-    count: Optional[int] = None
-    moved: int = 0
-    lost: Optional[int] = None
+    # NCCL's RAS, by which it has entered as many as its host has handed over.
+    lost: Optional[int] = None  # since when
     dead: bool = False
     error: Any = 0
-    process: str = ""
+    process: str = ""  # as a sentence has it in brackets behind the rank
 
 
 @dataclass
 class Comm:
-    source: str
     name: str
-    ranks: List[int] = field(default_factory=list)  # empty: not told
-    size: int = 0
+    ranks: Sequence[int] = ()  # empty: not told
     by_host: bool = False  # gloo: hosts do what GPUs do elsewhere, and what has failed looks as if it had ended
-    looks: int = 0
     changes: bool = False  # it begins or ends: its ranks need not do the same
-    members: Dict[int, Member] = field(default_factory=dict)
+    members: DefaultDict[int, Member] = field(default_factory=lambda: defaultdict(Member))
 
-    def all_ranks(self) -> List[int]:
+    def all_ranks(self) -> Sequence[int]:
         return self.ranks or sorted(self.members)
-
-    def member(self, rank: int) -> Member:
-        return self.members.setdefault(rank, Member())
 
 
 @dataclass
 class Rank:
     """One process."""
 
-    host: str = ""
     ended: bool = False  # it said so itself, at the end of its program
     heard: List[int] = field(default_factory=list)  # the newest times of its signs
-    steps: Dict[int, Tuple[int, float, float]] = field(default_factory=dict)  # when it ended, ms, ms of waits or -1
+    steps: Dict[int, Tuple[int, float]] = field(default_factory=dict)  # when it ended, ms of waits or -1
 
     def hear(self, time: int) -> None:
         if not self.heard or time > self.heard[-1]:
@@ -90,18 +81,19 @@ class Rank:
 
 @dataclass
 class Job:
-    comms: Dict[Any, Comm] = field(default_factory=dict)
+    comms: Dict[Any, Comm] = field(default_factory=dict)  # of flight recorders
     ranks: Dict[int, Rank] = field(default_factory=dict)
     dumps: Dict[int, List[Any]] = field(default_factory=dict)  # of flight recorders, by rank
     world: int = 0
-    counted: Optional[int] = None  # the newest look of NCCL's RAS
+    # Of NCCL's RAS: the newest look, what ranks had entered by it, and since when that is so.
+    ras: Dict[Any, Comm] = field(default_factory=dict)
+    looked: int = 0
+    counts: Any = None
+    moved: int = 0
     notes: List[str] = field(default_factory=list)
 
-    def of(self, source: str) -> List[Comm]:
-        return [comm for comm in self.comms.values() if comm.source == source]
-
     def newest(self) -> int:
-        return max([0] + [view.heard[-1] for view in self.ranks.values() if view.heard] +
+        return max([self.looked] + [view.heard[-1] for view in self.ranks.values()] +
                    [member.heard for comm in self.comms.values() for member in comm.members.values()])
 
 
@@ -128,10 +120,6 @@ def need(told: Dict[str, Any], key: str, most: int = 1 << 62) -> int:
     if found is None:
         raise WatchError(f"lacks {key}, or it is no number that may be there.")
     return found
-
-
-def number(value: Any, most: float = 1e12) -> Optional[float]:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most else None
 
 
 def words(value: Any) -> str:

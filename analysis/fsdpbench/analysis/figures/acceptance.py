@@ -81,7 +81,7 @@ def _draw_ends(axes: Axes, gb_per_s: Sequence[Sequence[float]], one: str) -> Non
 
 @dataclass(frozen=True)
 class RateLine:
-    """What each rank did in each round: rates[round][rank], in `unit`."""
+    """Rates of each rank in each round: rates[round][rank], in `unit`."""
 
     name: str
     unit: str

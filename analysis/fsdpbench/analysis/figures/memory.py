@@ -89,7 +89,7 @@ def _mark_highest(axes: Axes, timeline: Record, totals: Sequence[float], unit: f
     place = max(range(len(totals)), key=totals.__getitem__)
     x, y = timeline.time_ms[place], totals[place] / unit
     low, high = axes.get_xlim()
-    right = x > low + 0.3 * (high - low)  # the peak of the run is named on the right
+    right = x > low + 0.3 * (high - low)
     axes.plot([x], [y], marker="v", markersize=8, color=style.INK, markeredgecolor="white", clip_on=False)
-    axes.annotate(f"highest {size(totals[place])}", (x, y), (-8 if right else 8, 10), textcoords="offset points",
+    axes.annotate(f"highest {size(totals[place])}", (x, y), (-8 if right else 8, 18 if right else 10), textcoords="offset points",  # on the right above the peak of the run
                   fontsize=9.5, fontweight="bold", ha="right" if right else "left")

@@ -40,7 +40,8 @@ def draw_tuning(points: TuningPoints) -> Figure:
     def scatter(of: Sequence[Point], **look: object) -> None:
         axes.plot([x / unit for x, _ in of], [y for _, y in of], linestyle="none", **look)
 
-    scatter(points.too_large, marker="x", markersize=4, color=style.DIM, label="does not fit", zorder=1)
+    if points.too_large:
+        scatter(points.too_large, marker="x", markersize=4, color=style.DIM, label="does not fit", zorder=1)
     scatter(points.fitting, marker="o", markersize=3.5, color=style.SKY, label="fits", zorder=2)
     xs, ys = _stairs(points.front)
     axes.plot([x / unit for x in xs], ys, color=style.INK, linewidth=1.3, label="least memory for its step", zorder=3)
