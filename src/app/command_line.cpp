@@ -135,7 +135,7 @@ void check_alone(const CLI::App& command, const CLI::Option& alone) {
   }
 }
 
-/// The command that was given, "run" or "trace explain", or as much of it as there is; `app` itself: none of it.
+/// The command that was given, "run" or "trace diff", or as much of it as there is; `app` itself: none of it.
 const CLI::App& chosen_command(const CLI::App& app, std::string& name) {
   const CLI::App* chosen = &app;
   for (auto commands = app.get_subcommands(); !commands.empty(); commands = chosen->get_subcommands()) {

@@ -50,6 +50,7 @@ const std::vector<ResultFormat>& formats() {
       {"result.json of accept", "acceptance", kResultSchemaVersion, &acceptance_file_facts()},
       {"sweep.json", "sweep", kResultSchemaVersion, &sweep_file_facts()},
       {"the file of collectives -J", "collectives", kResultSchemaVersion, &collectives_file_facts()},
+      {"diff.json of trace diff", "trace_diff", 1, &trace_diff_file_facts()},
       {"explain --format json", "explain_plan", kExplainSchemaVersion, &explain_file_facts()},
       {"tune.json", "tuning", 1, &fields<Tuning>().facts()},
       {"what_if.json", "what_if", 1, &fields<WhatIf>().facts()},

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/words/words.h"
+#include "foreign/diff_jobs.h"
 #include "foreign/evidence.h"
 #include "foreign/explain.h"
 #include "foreign/job_kind.h"
@@ -292,6 +293,26 @@ TEST(Evidence, OneDeviceIsToldNothingOfUnits) {
   EXPECT_THAT(advice(), HasSubstr("fewer, larger ops (torch.compile"));
   found.shards = true;
   EXPECT_THAT(advice(), HasSubstr("fewer, larger ops (larger units, torch.compile"));
+}
+
+/// The parts of two real jobs' steps add up to the change of the step.
+TEST(DiffJobs, AddsUpToTheNanosecond) {
+  for (const auto& pair : fs::directory_iterator(pairs_folder())) {
+    const JobTrace a = read_job({(pair.path() / "a").string()}), b = read_job({(pair.path() / "b").string()});
+    const Recognition found_a = recognise(a), found_b = recognise(b);
+    const Explanation explained_a = explain(a, found_a), explained_b = explain(b, found_b);
+    const ReadJob one{a, found_a, explained_a}, other{b, found_b, explained_b};
+    const JobDiff diff = diff_jobs(one, other), back = diff_jobs(other, one), same = diff_jobs(one, one);
+    std::int64_t causes = 0, ops = 0;
+    for (const PartChange& change : diff.causes) causes += change.change_ns;
+    for (const PartChange& change : diff.ops) ops += change.change_ns;
+    EXPECT_EQ(causes, diff.step.change_ns) << pair.path();
+    EXPECT_EQ(ops, diff.step.change_ns) << pair.path();
+    EXPECT_EQ(back.step.change_ns, -diff.step.change_ns);
+    EXPECT_EQ(same.step.change_ns, 0);
+    for (const PartChange& change : same.ops) EXPECT_FALSE(change.found || change.change_ns != 0) << change.op;
+    EXPECT_TRUE(diff.step.low_ms);
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ Command report_command();
 Command open_command();
 Command watch_command();
 Command trace_explain_command();
+Command trace_diff_command();
 Command accept_command();
 Command gate_command();
 Command doctor_command();
@@ -30,9 +31,9 @@ std::vector<Command> all_commands() {
   for (Command (*const make)() : {
            run_command,       simulate_command, compare_command, sweep_command,         collectives_command,
            calibrate_command, tune_command,     what_if_command, expect_command,        explain_command,
-           report_command,    open_command,     watch_command,   trace_explain_command, accept_command,
-           gate_command,      doctor_command,   help_command,    completion_command,    export_command,
-           import_command,
+           report_command,    open_command,     watch_command,   trace_explain_command, trace_diff_command,
+           accept_command,    gate_command,     doctor_command,  help_command,          completion_command,
+           export_command,    import_command,
        }) {
     all.push_back(make());
   }

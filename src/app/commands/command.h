@@ -64,7 +64,7 @@ struct Command {
   Command(std::string its_name, CommandGroup its_group, std::string its_purpose, std::string its_help = "")
       : name(std::move(its_name)), group(its_group), purpose(std::move(its_purpose)), help(std::move(its_help)) {}
 
-  std::string name;  ///< "run", "trace explain"
+  std::string name;  ///< "run", "trace diff"
   CommandGroup group;
   std::string purpose;          ///< one line of `fsdpbench --help`
   std::string help;             ///< below the options; prose() of help.cpp sets it for the terminal's width
@@ -97,7 +97,8 @@ struct Command {
 /// All of them, in the order of the help.
 std::vector<Command> all_commands();
 
-/// The fields of what `doctor --json` writes.
+/// The fields of what `trace diff` and `doctor --json` write.
+const ObjectFacts& trace_diff_file_facts();
 const ObjectFacts& doctor_file_facts();
 
 }  // namespace fsdpbench::app

@@ -14,7 +14,7 @@
 namespace fsdpbench::app {
 namespace {
 
-/// "trace" and "explain" of "trace explain"; the second is empty where there is one word.
+/// "trace" and "diff" of "trace diff"; the second is empty where there is one word.
 std::pair<std::string, std::string> words_of(const Command& command) {
   const std::size_t space = command.name.find(' ');
   if (space == std::string::npos) return {command.name, ""};

@@ -7,7 +7,7 @@ namespace fsdpbench::app {
 /// Text of `fsdpbench --help`: all commands, group by group.
 std::string program_help();
 
-/// Help text of a command ("run", "trace explain") or of the commands of one first word ("trace"); of no name, or
+/// Help text of a command ("run", "trace diff") or of the commands of one first word ("trace"); of no name, or
 /// of one that is none: program_help().
 std::string help_of(const std::string& name);
 
