@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import random
 import shutil
@@ -96,26 +95,6 @@ class ModelTest(ImportTest):
                       shared_expert_intermediate_size=5632)
         self.check(qwen2, model__shared_experts=4)
         self.says(qwen2, "shared_expert_gate")
-
-    def test_adapters_of_peft(self) -> None:
-        # What LoraConfig.save_pretrained of peft 0.21.2 writes, less what is null.
-        common = {"alpha_pattern": {}, "bias": "none", "ensure_weight_tying": False, "fan_in_fan_out": False, "inference_mode": False,
-                  "init_lora_weights": True, "loftq_config": {}, "lora_bias": False, "megatron_core": "megatron.core", "peft_type": "LORA",
-                  "peft_version": "0.21.2", "qalora_group_size": 16, "rank_pattern": {}, "use_qalora": False, "layers_pattern": None}
-        every = read(json.dumps({**common, "lora_alpha": 32, "lora_dropout": 0.05, "r": 16, "target_modules": "all-linear",
-                                 "task_type": "CAUSAL_LM", "use_dora": False, "use_rslora": False}), ranks=8)
-        self.check(every, model__lora_rank=16, model__lora_alpha=32.0, model__trainable=None)
-        self.assertEqual(unread(every), ["lora_dropout = 0.05: adapters have no dropout here"])
-        some = read(json.dumps({**common, "layers_to_transform": [4, 5, 6, 7], "lora_alpha": 16, "lora_dropout": 0.0, "r": 8,
-                                "modules_to_save": ["lm_head"], "target_modules": ["q_proj", "v_proj"], "use_dora": True,
-                                "use_rslora": True}), ranks=8)
-        self.check(some, model__lora_rank=8, model__trainable="blocks:4-7")
-        self.assertAlmostEqual(float(some.keys["model.lora_alpha"]), 16 * math.sqrt(8), 12, "use_rslora")
-        self.assertEqual(sorted(unread(some)), ["modules_to_save.0 = lm_head",
-                                               "target_modules = q_proj, v_proj: here all matrix products of a block have adapters", "use_dora = true"])
-        gaps = read(json.dumps({"peft_type": "LORA", "r": 4, "target_modules": "all-linear", "layers_to_transform": [1, 3]}))
-        self.says(gaps, "layers_to_transform = 1, 3: blocks that are no neighbours")
-        self.says(read('{"peft_type": "IA3"}'), "peft_type = IA3: of peft's adapters LORA alone is read")
 
     def test_the_text_of_a_model_of_images_is_read(self) -> None:
         found = read(json.dumps({"model_type": "llama4", "vision_config": {"hidden_size": 7}, "text_config": {

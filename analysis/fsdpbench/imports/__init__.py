@@ -1,5 +1,3 @@
 """Other systems' settings as a profile: `fsdpbench import`."""
 
-from . import systems
-
-__all__ = ["systems"]  # which registers the importers
+from . import systems as systems  # which registers the importers

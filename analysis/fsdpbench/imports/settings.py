@@ -109,8 +109,7 @@ _COMPARE = {"-eq": operator.eq, "-ne": operator.ne, "-gt": operator.gt, "-lt": o
 
 
 class _Shell:
-    """The assignments, arrays, defaults and plain conditions of a script, as far as they decide which arguments a command gets. What only
-    a run could know stays as it is written."""
+    """Assignments, arrays, defaults and plain conditions of a script; what only a run could know stays as it is written."""
 
     def __init__(self) -> None:
         self.variables: Dict[str, str] = {}  # an array is its words, as they are quoted

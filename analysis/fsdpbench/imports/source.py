@@ -215,8 +215,7 @@ class Source:
         return self.into.ranks or (each and each * nodes)
 
     def put_context(self, name: str, ranks: int, against: str, heads: bool = False) -> int:
-        """Ranks that split sequences. `against`: what of the file it does not go with. heads: they are split by exchanging heads (Ulysses).
-        Returns how many."""
+        """Returns how many ranks split sequences: one if the file has what that does not go with. heads: by exchanging heads (Ulysses)."""
         split = ranks if ranks > 1 and not against else 1
         self.put("mesh.context", split if split > 1 else None)
         self.lost(f"{name} = {ranks}: mesh.context does not go with {against}", ranks > 1 and against)
@@ -324,5 +323,4 @@ def make_import(files: Iterable[Tuple[str, str]], ranks: Optional[int] = None, m
     found.missing.setdefault("mesh.ranks", "the number of ranks: --ranks")
     if ranks:
         found.keys.setdefault("mesh.ranks", ranks)
-    found.missing = {key: sentence for key, sentence in found.missing.items() if key not in found.keys}
     return found

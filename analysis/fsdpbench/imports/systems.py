@@ -1,9 +1,7 @@
-"""The systems that can be imported: models of Hugging Face; what trains them, from Megatron-LM to LLaMA-Factory; Accelerate and DeepSpeed.
-Settings that map to one key each are rows of systems.toml."""
+"""The importers, one for each system; settings that map to one key each are rows of systems.toml."""
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any, Optional
 
@@ -53,21 +51,6 @@ def read_hugging_face(s: Source) -> None:
     s.lost("biases of queries, keys and values", kind == "qwen2")
     s.lost(f"model_type = {kind or 'none'}: its blocks are read as those of a Llama", kind not in DATA["kinds"].split())
     s.lost("attention_bias = true", f.attention_bias and kind != "gpt_oss")
-
-
-@Importer("Hugging Face's peft", "adapter_config.json", 45, lambda f: f.format == "json" and f.has("peft_type"))
-def read_peft(s: Source) -> None:
-    kind = s.text("peft_type")
-    if kind != "LORA":
-        return s.lost(f"peft_type = {kind}: of peft's adapters LORA alone is read")
-    f = s.facts("peft")
-    rank, alpha = f.rank or 8, f.alpha or 8.0
-    # lora_alpha / sqrt(r) in place of lora_alpha / r.
-    s.put_lora(rank, alpha * math.sqrt(rank) if f.root else alpha, f.targets)
-    numbers = sorted(int(block) for block in f.blocks if block.isdigit())
-    neighbours = numbers and len(numbers) == len(f.blocks) and numbers == list(range(numbers[0], numbers[-1] + 1))
-    s.put("model.trainable", f"blocks:{numbers[0]}-{numbers[-1]}" if neighbours else None)
-    s.lost(f"layers_to_transform = {', '.join(f.blocks)}: blocks that are no neighbours; all have adapters here", f.blocks and not neighbours)
 
 
 def _put_model(s: Source, f: Any) -> None:
