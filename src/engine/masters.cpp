@@ -306,12 +306,11 @@ void Masters::initialize(const model::FillParameter& fill, int threads) {
     load(BufferRole::master_shard, u, layout.pieces(index), staging, parameters, threads);
     load(BufferRole::master_replicated, u, layout.replicated_pieces(), staging, parameters, threads);
     for (const BufferRole role : kMomentRoles) {
+      const std::span<std::byte> moment = buffers_.persistent(role, u);
+      if (moment.empty()) continue;
       context_.device.enqueue(
           Lane::compute, "initialize",
-          [moment = buffers_.persistent(role, u)](backend::Kernels& kernels) {
-            kernels.fill_zero(moment.data(), std::ssize(moment));
-          },
-          nullptr);
+          [moment](backend::Kernels& kernels) { kernels.fill_zero(moment.data(), std::ssize(moment)); }, nullptr);
     }
   }
   cast_device_shards();
@@ -379,7 +378,7 @@ void Masters::upload(const std::function<void(std::span<float>)>& give) {
 
 void Masters::collect(const TakeParameter& take) {
   if (plan_.groups.index(plan::Group::replicate, context_.rank) != 0) return;  // the first replica has it all
-  std::vector<float> staging(staging_bytes(plan_) / kBytes);
+  std::vector<float> staging(context_.rank == 0 ? staging_bytes(plan_) / kBytes : 0);
   Collection(context_, plan_, buffers_, communicators_, staging, take).run();
 }
 
