@@ -144,7 +144,7 @@ std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& r
     if (!rates.empty()) scores.push_back(account::median(rates));
   }
   std::vector<Finding> findings;
-  if (scores.size() < kFewestPeers) return findings;
+  if (scores.size() < kFewestPeers) return {};
   const double allowed = allowed_shortfall(scores);
 
   for (std::size_t rank = 0; rank < relative.size(); ++rank) {
