@@ -119,21 +119,22 @@ std::optional<std::vector<int>> infer_groups(int ends, const std::function<bool(
       slow_to[b][a] = true;
     }
   }
-  std::vector<int> of(count, -1);
+  constexpr int kRest = -1;  // of what has too few like it for a group of its own
+  std::vector<int> of(count, kRest);
   int groups = 0;
   for (std::size_t a = 0; a < count; ++a) {
-    if (of[a] >= 0) continue;
+    if (of[a] != kRest) continue;
     std::vector<std::size_t> members{a};
     for (std::size_t b = a + 1; b < count; ++b) {
-      if (of[b] < 0 && alike(slow_to[a], slow_to[b], a, b)) members.push_back(b);
+      if (of[b] == kRest && alike(slow_to[a], slow_to[b], a, b)) members.push_back(b);
     }
     if (members.size() < kFewestAlike) continue;
     for (const std::size_t member : members) of[member] = groups;
     ++groups;
   }
-  const bool rest = std::ranges::count(of, -1) > 0;
+  const bool rest = std::ranges::find(of, kRest) != of.end();
   if (groups + (rest ? 1 : 0) < 2) return std::nullopt;
-  std::ranges::replace(of, -1, groups);
+  std::ranges::replace(of, kRest, groups);
   return of;
 }
 
