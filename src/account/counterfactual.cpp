@@ -154,7 +154,9 @@ class Finder {
         result.causes.push_back(std::move(answer));
         continue;
       }
-      if (answer.advised) answer.more_bytes = peak_bytes(question.rebuilt->config) - own_peak_bytes();
+      // Memory of a framework is its allocator's, which only a simulation of both tells.
+      const bool own = question.rebuilt->config.framework() == config::Simulate::Framework::own;
+      if (answer.advised && own) answer.more_bytes = peak_bytes(question.rebuilt->config) - own_peak_bytes();
       result.knobs.push_back(std::move(answer));
     }
     std::ranges::stable_sort(result.knobs, std::ranges::greater(), &Counterfactual::gain_ms);
