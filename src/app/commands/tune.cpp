@@ -207,7 +207,11 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
 
 /// Changes to make in the traced program, setting by setting, and how well a replay of its op times has its step.
 std::string changes_text(const TracedJob& job, const Tuning& tuning) {
-  std::string text = "\n" + text_line(replay_error_sentence(job.step));
+  std::string text =
+      "\n" + text_line(replay_error_sentence(job.step)) +
+      text_line(
+          "No trace tells the batch: train.batch_per_rank, train.seq_len and tokens/s above and in exported "
+          "files are those of a made-up model; keep the job's own.");
   const std::vector<dialects::KeyChange> changes = changes_of(job, tuning);
   if (changes.empty()) return text + fmt::format("nothing to change in {}\n", job.profile.program);
   Table table;
