@@ -37,7 +37,7 @@ struct Declaration {
   CLI::App& app;
   const Option& option;
 
-  CLI::Option* operator()(bool* flag) const { return app.add_flag(option.names, *flag); }
+  CLI::Option* operator()(bool* flag) const { return app.add_flag(option.names, *flag)->disable_flag_override(); }
   CLI::Option* operator()(std::string* text) const { return app.add_option(option.names, *text); }
   CLI::Option* operator()(const ReadWord& read) const {
     return app.add_option_function<std::string>(option.names, read);
@@ -246,6 +246,9 @@ class Parser {
           message.ends_with(" missing") && colon != std::string::npos) {
         message =
             message.substr(0, colon) + " needs a value: " + message.substr(colon + 13, message.rfind(' ') - colon - 13);
+      }
+      if (const auto is = message.find(" was given a disallowed"); is != std::string::npos) {
+        message = "--" + message.substr(0, is) + " takes no value";
       }
     }
     if (message == "A subcommand is required") {

@@ -120,6 +120,10 @@ TEST(CommandLineTest, RanksAndClusterAreOverridesThatWin) {
   }
   EXPECT_EQ(value(parse({"tune", "quickstart", "--ranks", "64"}), "--set"), "mesh.ranks=64");
   EXPECT_THAT(config_error([] { parse({"explain", "quickstart", "--ranks", "0"}); }), HasSubstr("from 1 to 1048576"));
+  EXPECT_THAT(config_error([] {
+                parse({"explain", "quickstart", "--schedule=3"});
+              }),
+              HasSubstr("--schedule takes no value"));
 }
 
 TEST(CommandLineTest, ALetterMeansOneThing) {

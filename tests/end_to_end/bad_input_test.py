@@ -78,6 +78,12 @@ class BadInput(Program):
         for out in (file, file + "/below", "/proc/fsdpbench"):
             self.assertIn(out, self.error("run", self.profile, *sets(*THREADS), "--out", out, code=CANNOT_WRITE))
 
+    def test_a_folder_of_two_uses_and_ranks_that_are_none(self) -> None:
+        message = self.error("run", self.profile, *sets(*THREADS, "checkpoint.folder=both"), "--out", "./both")
+        self.assertIn("is --out, too", message)
+        for ranks in ("-3", "1048577"):
+            self.assertIn("a number from 1 to 1048576", self.error("import", "config.json", f"--ranks={ranks}"))
+
     def test_memory_that_will_not_suffice_is_said_before_the_run(self) -> None:
         message = self.error("run", self.profile, *sets("model.preset=llama3-405b", "train.seq_len=4096"), "--out",
                              "out", code=NO_RESOURCES)

@@ -61,6 +61,8 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   if (arguments.plan) {
     std::string profile = arguments.profile;
     for (const std::string& set : arguments.overrides) profile += " --set " + set;
+    if (!arguments.budget.empty()) profile += " --budget " + arguments.budget;
+    if (!arguments.limit.empty()) profile += " --limit " + arguments.limit;
     console().print(acceptance_plan(wanted, profile, std::move(config), arguments.nodes, patience));
     return 0;
   }

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -5,6 +7,7 @@
 
 #include "app/commands/command.h"
 #include "app/report_page.h"
+#include "base/error.h"
 #include "record/console.h"
 
 namespace fsdpbench::app {
@@ -24,6 +27,9 @@ struct ImportArguments {
 int import_settings(const ImportArguments& arguments) {
   std::vector<std::string> options;
   for (const std::string& entry : arguments.overrides) options.push_back("--set=" + entry);
+  if (arguments.ranks < 0 || arguments.ranks > 1 << 20) {
+    throw ConfigError(fmt::format("--ranks {}: expected a number from 1 to {}.", arguments.ranks, 1 << 20));
+  }
   if (arguments.ranks > 0) options.push_back("--ranks=" + std::to_string(arguments.ranks));
   if (!arguments.model.empty()) options.push_back("--model=" + arguments.model);
   if (!arguments.out.empty()) options.push_back("--out=" + arguments.out);

@@ -98,6 +98,11 @@ int run_profile(const RunArguments& arguments, const Call& call) {
     wanted.checkpoint.resume = *arguments.resume;
   }
   make_absolute(wanted.checkpoint);
+  if (const std::string& kept = wanted.checkpoint.folder;
+      !kept.empty() && fs::weakly_canonical(kept) == fs::weakly_canonical(arguments.out)) {
+    throw ConfigError(
+        fmt::format("checkpoint.folder = \"{}\" is --out, too; choose another folder for one of them.", kept));
+  }
   std::optional<engine::OwnCheckpoints> own;  // before it is looked for the newest one, until all are saved
   if (saves(wanted)) own.emplace(wanted.checkpoint.folder);
   const bool finished = go_on(wanted);
