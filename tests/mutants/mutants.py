@@ -146,7 +146,7 @@ class File:
         elif word == "return" and self.words[i + 1] not in (";", "{", "false", "true", "*"):
             first, last = i + 1, self.around(i + 1, {";"})[1]
             shown = self.join(first, last)
-            if "[&" not in shown and "[](" not in shown and shown not in ("nullptr", "std::nullopt", "0"):  # {} is the same
+            if "[&" not in shown and "[](" not in shown and shown not in ("nullptr", "std::nullopt"):  # {} is the same
                 yield (at, self.tokens[first][2], self.end_of(last),
                        f"::mutants::on(@) ? ::mutants::nothing<decltype(({shown}))>() : (", ")", "returned",
                        f"return {shown}  →  return {{}}")
