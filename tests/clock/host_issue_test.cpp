@@ -113,8 +113,8 @@ TEST(HostIssue, BlocksThatRotateTakeTheHostLonger) {
             more - 1);
 }
 
-/// What inductor made of a block takes its host longer than the operators of one without a rotation, and less than
-/// those of one with it, with their launches.
+/// A block that inductor compiled takes the host longer than the operators of a block without a rotation, and less than
+/// those of a block with one, launches included.
 TEST(HostIssue, CompiledBlocksTakeTheHostAsLongWhateverTheyRotate) {
   const char *compiled = "simulate.compiled=true", *learned = "model.learned_positions=256";
   EXPECT_NEAR(host_ms({compiled}), host_ms({compiled, learned}), 1);

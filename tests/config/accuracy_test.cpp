@@ -27,7 +27,7 @@ std::vector<double> recorded_ratios(const char* file) {
     for (std::string column; std::getline(row, column, ',');) columns.push_back(column);
     if (columns.at(6).starts_with("symmetric")) continue;                                 // of no kind of errors
     const std::string& predicted = columns.size() > 13 ? columns.at(13) : columns.at(4);  // without a site
-    // What set a site's rate is a prediction of the hardware without it.
+    // A row that set a site's rate counts, too: it is predicted for the hardware without that rate.
     const bool counts = columns.at(9) == "true" || columns.at(7) == "rate of the site";
     if (counts) ratios.push_back(std::stod(predicted) / std::stod(columns.at(3)));
   }

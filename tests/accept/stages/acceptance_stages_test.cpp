@@ -85,7 +85,7 @@ TEST(AcceptanceStagesTest, AllAreMeasuredInTheirOrder) {
   EXPECT_EQ(m.raw.arrivals.size(), 5U + 2 * 8) << "of the training's steps, and of the whole ones among the arms";
   EXPECT_TRUE(m.raw.soak.empty());
   EXPECT_TRUE(m.raw.standstill_s.empty()) << "of processes alone";
-  // What was measured says how long the steps will take: the fastest collective in place, and the median product.
+  // The length of the steps is estimated from the fastest collective in place and the median product.
   const Cell cell = open_cell(load_config(config::find_profile("quickstart"),
                                           {"model.layers=2", "model.width=64", "model.ffn_width=128",
                                            "train.seq_len=32", "train.batch_per_rank=1", "mesh.ranks=4"},
