@@ -81,7 +81,7 @@ class BadInput(Program):
     def test_a_folder_of_two_uses_and_ranks_that_are_none(self) -> None:
         message = self.error("run", self.profile, *sets(*THREADS, "checkpoint.folder=both"), "--out", "./both")
         self.assertIn("is --out, too", message)
-        for ranks in ("-3", "1048577"):
+        for ranks in ("-3", "0", "1048577"):
             self.assertIn("a number from 1 to 1048576", self.error("import", "config.json", f"--ranks={ranks}"))
 
     def test_memory_that_will_not_suffice_is_said_before_the_run(self) -> None:

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -7,7 +5,6 @@
 
 #include "app/commands/command.h"
 #include "app/report_page.h"
-#include "base/error.h"
 #include "record/console.h"
 
 namespace fsdpbench::app {
@@ -27,9 +24,6 @@ struct ImportArguments {
 int import_settings(const ImportArguments& arguments) {
   std::vector<std::string> options;
   for (const std::string& entry : arguments.overrides) options.push_back("--set=" + entry);
-  if (arguments.ranks < 0 || arguments.ranks > 1 << 20) {
-    throw ConfigError(fmt::format("--ranks {}: expected a number from 1 to {}.", arguments.ranks, 1 << 20));
-  }
   if (arguments.ranks > 0) options.push_back("--ranks=" + std::to_string(arguments.ranks));
   if (!arguments.model.empty()) options.push_back("--model=" + arguments.model);
   if (!arguments.out.empty()) options.push_back("--out=" + arguments.out);
@@ -60,7 +54,7 @@ Command import_command() {
   Command command("import", CommandGroup::exchange, "Read other systems' settings as a profile", kImportHelp);
   command.argument("FILE", &import->files, "Settings of another system, and its model's").is_required = false;
   command.option("-s,--set", &import->overrides, "KEY=VALUE", "Set one key of the profile; may be repeated");
-  command.option("--ranks", &import->ranks, "N", "Ranks of the job, where the files do not say it");
+  command.option("--ranks", &import->ranks, "N", "Ranks of the job, where the files do not say it").within(1, 1 << 20);
   command.option("--model", &import->model, "NAME", "A model of profiles/models, or a config.json");
   command.option("-o,--out", &import->out, "FILE", "File for the profile; default: print it");
   command.overwrite(import->overwrite, "Replace FILE; otherwise that is refused");
