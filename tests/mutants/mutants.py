@@ -192,7 +192,7 @@ def draw(arguments):
         found = []
         for path in sorted((SOURCE / "src" / room).rglob("*.cpp")):
             name = str(path.relative_to(SOURCE / "src"))
-            if "/kernels/" in name:  # their loops are timed
+            if "/kernels/" in name or arguments.files and path.stem not in arguments.files:  # kernels' loops are timed
                 continue
             file = File(path.read_text())
             for at, *rest in file.mutants():
@@ -226,8 +226,10 @@ def write_sources(mutants, folder):
             path.write_text(text)
 
 
-def programs(rooms):
-    own = [p for room in rooms for p in ROOMS[room][1]]
+def programs(arguments):
+    own = [p for room in arguments.rooms for p in ROOMS[room][1]]
+    if arguments.own:
+        return [p for p in own if not p.endswith(".py")]
     return own + [p for room in ROOMS for p in ROOMS[room][1] if p not in own] + OTHERS
 
 
@@ -235,15 +237,16 @@ def build(mutants, arguments):
     """Builds the test programs; mutants that the compiler does not take are left out. Returns the others."""
     folder = arguments.build / "mutated"
     write_sources(mutants, folder)
-    tests = [p for p in programs(arguments.rooms) if not p.endswith(".py")]
+    tests = [p for p in programs(arguments) if not p.endswith(".py")]
+    runner = [] if arguments.own else ["fsdpbench", "check_trace"]
     targets = ["fsdpbench_" + t for libraries, _ in ROOMS.values() for t in libraries] + tests
     subprocess.run(["cmake", "--preset", "default", "-B", arguments.build, "--log-level=WARNING", "-D", "FSDPBENCH_BENCH=OFF",
                     "-D", f"CMAKE_PROJECT_INCLUDE={SOURCE}/tests/mutants/mutants.cmake", "-D", f"FSDPBENCH_MUTANTS={folder}",
                     "-D", "FSDPBENCH_MUTATED_TARGETS=" + ";".join(targets)], cwd=SOURCE, check=True,
                    stdout=subprocess.DEVNULL)
     while True:
-        done = subprocess.run(["cmake", "--build", arguments.build, "-j", "2", "--target", "fsdpbench", "check_trace", *tests,
-                               "--", "-k", "0"], capture_output=True, text=True)
+        done = subprocess.run(["cmake", "--build", arguments.build, "-j", "2", "--target", *runner, *tests, "--", "-k",
+                               "0"], capture_output=True, text=True)
         if done.returncode == 0:
             return mutants
         spots = {(m[1], int(m[2])) for m in re.finditer(r"mutated/(\S+?):(\d+):(?:\d+:)? +(?:error|.*required from)", done.stdout)}
@@ -300,7 +303,7 @@ def tests_by_mutant(mutants, arguments):
     """{mutant: {program: [(seconds of processors, seconds, test)]}} of the tests that pass without a mutant."""
     reached = collections.defaultdict(lambda: collections.defaultdict(list))
     size = 1 + max(m["number"] for m in mutants)
-    for program in programs(arguments.rooms):
+    for program in programs(arguments):
         notes = (arguments.build / f"{program}.reached").resolve()
         stamp = (arguments.build / "bin" / ("fsdpbench" if program.endswith(".py") else program)).stat().st_mtime
         if not notes.exists() or notes.stat().st_mtime < stamp:
@@ -351,6 +354,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--per-room", type=int, default=30)
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
+    parser.add_argument("--files", nargs="+", metavar="STEM", help="only sources of these names, as in calibration")
+    parser.add_argument("--own", action="store_true", help="only the rooms' own test programs, which is quick")
     parser.add_argument("--since", metavar="COMMIT", help="only lines that `git diff COMMIT` shows")
     parser.add_argument("--budget", type=float, default=60, help="seconds of processors for the tests of a mutant")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at a time")
