@@ -8,6 +8,7 @@ from pathlib import Path
 from support import DATA, HOSTILE, FigureTest, make_hostile, texts_of
 
 from fsdpbench.analysis.page import svg_of
+from fsdpbench.analysis.figures.canvas import ticks_of
 from fsdpbench.analysis.figures.collectives import fold
 from fsdpbench.analysis.figures.contrast import waits
 from fsdpbench.analysis.figures.timeline import TimelinePart, draw_timeline
@@ -94,6 +95,11 @@ class Figures(FigureTest):
 
     def test_model_batch_ranks(self) -> None:
         self.check_page(sweep_page(DATA / "scaling/sweep.json"), 5)
+
+    def test_no_word_is_parted_below_an_axis(self) -> None:
+        names = ["strict:1", "fsdp1_queue:2", "fsdp2_event", "unlimited"]
+        self.assertIn("unlimited", ticks_of(names, 2.0)[0])
+        self.assertIn("fsdp1_\nqueue:2", ticks_of(names, 5.0)[0])
 
     def test_long_names(self) -> None:
         def long_names(value):

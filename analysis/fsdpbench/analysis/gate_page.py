@@ -30,8 +30,9 @@ def gate_page(path: Path) -> Page:
     page.first = [differences] if differences.rows else []
     if not differences.rows:
         page.verdict.append("Machine, software and program are the same.")
-    page.pictures = [_picture(changes, gate.threshold or 0.0)]
-    page.tables = [_figures(changes), _results(before, now)]
+    if changes:
+        page.pictures, page.tables = [_picture(changes, gate.threshold or 0.0)], [_figures(changes)]
+    page.tables += [_results(before, now)]
     page.world = _machines(before, now)
     return page
 

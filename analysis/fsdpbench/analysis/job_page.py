@@ -88,8 +88,8 @@ def _helps(job: Record) -> Table:
             for cause in job.causes if cause.advice]
     without = f"typical step ({milliseconds(job.typical_ms)}) without it" if job.typical_ms else "step without it"
     return Table("What to change", ["because of", "takes", "of a step", without, "what helps"], rows, texts=(4,),
-                 note="No change gains more than what its cause has, and two causes may hide behind one another. "
-                      "Settings that were tried in a replay are further below, with their intervals.")
+                 note="Gains do not add up: one change may take away waits of other causes, too, and a cause may hide "
+                      "behind another. Settings that were tried in a replay are further below, with their intervals.")
 
 
 def _breakdown(job: Record) -> Picture:

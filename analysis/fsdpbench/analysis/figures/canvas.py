@@ -37,7 +37,8 @@ def ticks_of(values: Sequence[object], inches: float) -> "tuple[List[str], float
     names = [value_text(v) for v in values]
     beside = [wrapped(name, inches / len(names) - 0.2, 9) for name in names]
     longest = max(map(len, names)) * 9 * 0.66 / 72
-    if lines_of(beside) <= 2:
+    whole = all(name == lines.replace("_\n", "_").replace("\n", " ") for name, lines in zip(names, beside))
+    if lines_of(beside) <= 2 and whole:  # else a word would be parted
         return beside, 0.15 * lines_of(beside) if longest < inches / len(names) else 0.4
     tall = [wrapped(name, 2.6, 9) for name in names]
     return tall, 9 * 0.66 / 72 * max(len(line) for name in tall for line in name.split("\n"))
