@@ -77,6 +77,24 @@ class SweepFigures(FigureTest):
             for name in AXES[1][1]:
                 self.assertIn(name, said, f"{count} axes")
 
+    def test_bold_is_what_the_text_calls_fastest(self) -> None:
+        """Of two as fast the one with less memory, although the other's median is lower."""
+        path = self.sweep(2)
+        value = json.loads(path.read_text(encoding="utf-8"))
+        value["axes"] = [{"key": "fsdp.backward_prefetch", "values": ["none", "pre"]}, {"key": "fsdp.all_gather_limit", "values": [1, 2]}]
+        value["cells"] = value["cells"][:4]
+        for cell, (prefetch, limit, ms, peak) in zip(value["cells"], (("none", 1, 90, 10), ("none", 2, 80, 20),
+                                                                      ("pre", 1, 50.1, 30), ("pre", 2, 50, 40))):
+            cell["axes"] = {"fsdp.backward_prefetch": prefetch, "fsdp.all_gather_limit": limit}
+            cell["metrics"]["step_ms"].update(median=ms, ci_low=ms, ci_high=ms)
+            cell["memory"]["peak_bytes"]["total"] = peak
+        path.write_text(json.dumps(value), encoding="utf-8")
+        page = sweep_page(path)
+        self.assertIn("fastest with backward prefetch pre, all-gather limit 1, 50.1\xa0ms", page.verdict[0])
+        heatmap = next(p for p in page.pictures if p.name == "heatmap")
+        bold = [text.get_text() for axes in heatmap.figure.axes for text in axes.texts if text.get_fontweight() == "bold"]
+        self.assertEqual(bold, ["50.1 ms"])
+
     def test_what_is_not_drawn_is_said(self) -> None:
         captions = [p.caption for p in sweep_page(self.sweep(5, limits=3)).pictures if p.name.startswith("over-1")]
         self.assertEqual(len(captions), 4)  # two parts of columns, two of lines

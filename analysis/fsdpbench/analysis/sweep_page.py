@@ -153,15 +153,17 @@ def _heatmap(sweep: Record, budget: Optional[float]) -> Picture:
     panels = []
     groups = group(sweep.cells, facets)
     for name, cells in groups[:12]:
-        inside = {}
+        inside, rivals = {}, [c for c in cells if is_measured(c) and rated(c) and _fits(c)]
+        best = _cheapest_of_fastest(rivals)[0] if rivals else None
         for cell in cells:
             place = (row_of.get(key_of(value(cell, row.key)), -1), column_of.get(key_of(value(cell, column.key)), -1))
             if min(place) >= 0:
                 inside[place] = HeatCell(step_of(cell) if is_measured(cell) else None, peak_of(cell), cell.reason or "",
-                                         rated(cell))
+                                         rated(cell), cell is best)
         panels.append(HeatPanel(name, inside))
-    picture.caption = (_HOW + "Under it: the peak memory of the rank that needed most. Bold: the fastest of a panel. "
-                       "Each panel has its own colours." + (f" {describe_budget(budget)}" if budget else "")
+    picture.caption = (_HOW + "Under it: the peak memory of the rank that needed most. Bold: the fastest of a panel; of several "
+                       "that are as fast, what needs the least memory. Each panel has its own colours."
+                       + (f" {describe_budget(budget)}" if budget else "")
                        + (f" The first 12 of {len(groups)} panels." if len(groups) > 12 else ""))
     return picture.drawn(draw_heatmap(panels, row.values, column.values, title_of(row), title_of(column), budget))
 

@@ -25,6 +25,7 @@ class HeatCell:
     peak_bytes: Optional[float]
     reason: str = ""
     rated: bool = True  # else the machine did not keep up, and the time has no colour
+    best: bool = False  # its time is bold
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,8 @@ def _draw_panel(figure: Figure, axes: Axes, panel: HeatPanel, rows: Sequence[obj
         over = budget is not None and cell.peak_bytes is not None and cell.peak_bytes > budget
         axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=colour, edgecolor="white", linewidth=1))
         ink = "white" if 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] < 0.55 else style.INK
-        best = cell.step_ms == low
         axes.text(column, row - 0.13, f"{digits(cell.step_ms)} ms", ha="center", va="center", fontsize=9.5, color=ink,
-                  fontweight="bold" if best else "normal")
+                  fontweight="bold" if cell.best else "normal")
         if cell.peak_bytes is not None:
             axes.text(column, row + 0.22, size(cell.peak_bytes) + (" ✕" if over else ""), ha="center", va="center",
                       fontsize=8, color=ink)
