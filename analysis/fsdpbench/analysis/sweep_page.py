@@ -63,7 +63,7 @@ def _subtitle(sweep: Record) -> str:
 
 
 def _named(cells: Sequence[Record], axes: Sequence[Record], most: int = 6) -> str:
-    names = [label(c, axes) for c in cells[:most]]
+    names = [value_text(value(c, axes[0].key)) if len(axes) == 1 else label(c, axes) for c in cells[:most]]
     return "; ".join(names) + (f"; and {len(cells) - most} more" if len(cells) > most else "")
 
 
