@@ -92,7 +92,9 @@ class File:
         return out
 
     def around(self, i, ends):
-        """First and last token of the expression around token i, up to what ends an expression."""
+        """First and last token of the expression around token i, up to what ends an expression; of an assignment all
+        that is assigned."""
+        after = ends - {"?", ":"} if self.words[i] in ASSIGNS else ends
         first, last = i, i
         while first > 0 and self.words[first - 1] not in ends and self.words[first - 1] not in OPEN:
             before = self.pair.get(first - 1, 0) if self.words[first - 1] in CLOSE else first - 1
@@ -100,7 +102,7 @@ class File:
                     self.words[first - 1] == ")" and self.words[before - 1] in ("if", "for", "while", "switch")):
                 break
             first = before
-        while last + 1 < len(self.words) and self.words[last + 1] not in ends and self.words[last + 1] not in CLOSE:
+        while last + 1 < len(self.words) and self.words[last + 1] not in after and self.words[last + 1] not in CLOSE:
             last += 1
             last = self.pair.get(last, last) if self.words[last] in OPEN else last
         return first, last

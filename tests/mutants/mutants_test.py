@@ -19,6 +19,7 @@ class Mutants(unittest.TestCase):
         self.assertEqual(changes("take(a, 0.5);"), {"0.5  →  (0.5 * 0.9)", "take(a, 0.5);  →  ;"})
         self.assertEqual(changes("take(a, 0.0);"), {"0.0  →  (0.0 + 1)", "take(a, 0.0);  →  ;"})
         self.assertEqual(changes('throw Error("none");'), {'throw Error("none");  →  ;'})
+        self.assertIn("a += b ? 2 : c  →  a -= b ? 2 : c", changes("a += b ? 2 : c;"))
         self.assertEqual(changes("auto both = a && !b;"), {"a && !b  →  a || !b"})
 
     def test_declarations_and_types_stay(self) -> None:
