@@ -16,7 +16,7 @@ using accept::Verdict;
 constexpr const char *kGpuRule = "GPU", *kGpus = "GPUs";
 
 /// Nobody is slow for having nothing to do.
-bool works(const GpuSample& sample) { return (sample.limits.value_or(0) & bit(ClockLimit::idle)) == 0; }
+bool works(ClockLimits limits) { return (limits & bit(ClockLimit::idle)) == 0; }
 
 std::string throttling_text(const WatchedGpu& gpu) {
   return fmt::format("throttled ({}) in {:.0f} % of the samples{}", account::limits_text(gpu.limits & kThrottles),
@@ -42,7 +42,7 @@ std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health) {
     throttled += throttles ? 1 : 0;
     if (!sample.sm_mhz) continue;
     if (throttles) throttled_clocks.push_back(*sample.sm_mhz);
-    if (works(sample)) clocks.push_back(*sample.sm_mhz);
+    if (works(limits)) clocks.push_back(*sample.sm_mhz);
   }
   std::vector<std::int32_t>& of = throttled_clocks.empty() ? clocks : throttled_clocks;
   if (!of.empty()) {
