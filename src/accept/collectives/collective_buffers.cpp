@@ -70,7 +70,7 @@ std::int64_t Pattern::wrong(int rank, std::int64_t first, std::span<const std::b
   const auto size = static_cast<std::size_t>(size_of(dtype_));
   std::int64_t count = 0;
   for (std::size_t at = 0; at < got.size(); at += size, ++first) {
-    count += number_at(dtype_, got.data() + at) != value(rank, first) ? 1 : 0;
+    if (number_at(dtype_, got.data() + at) != value(rank, first)) ++count;
   }
   return count;
 }
@@ -85,7 +85,7 @@ std::int64_t Pattern::wrong_sums(Reduction reduction, std::int64_t first, std::s
     for (int rank = 0; rank < ranks_; ++rank) expected += value(rank, first);
     if (reduction == Reduction::average) expected /= ranks_;
     // Not "above": a NaN is wrong, too.
-    count += std::abs(number_at(dtype_, got.data() + at) - expected) <= tolerance * expected ? 0 : 1;
+    if (!(std::abs(number_at(dtype_, got.data() + at) - expected) <= tolerance * expected)) ++count;
   }
   return count;
 }

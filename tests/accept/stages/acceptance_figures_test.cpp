@@ -134,7 +134,9 @@ TEST(AcceptanceTest, AProcessMayStandStillForASecond) {
   EXPECT_EQ(half.findings.front().shortfall, 1);
   EXPECT_FALSE(half.findings.front().on_cores);
   EXPECT_THAT(half.findings.front().check, HasSubstr("who stops processes there"));
-  m.standstill_s[3] = 1.5;
+  m.standstill_s = {1.5, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(judge_acceptance(wanted(), m, nullptr).findings.at(0).element, (Element{Element::Kind::gpu, 0, 0}));
+  m.standstill_s = {1, 1, 1, 1.5, 1.5, 1.5, 1.5, 1.5};
   const AcceptanceReport most = judge_acceptance(wanted(), m, nullptr);
   EXPECT_TRUE(most.findings.empty());
   EXPECT_THAT(about(most, "standstill", "all ranks").sentence, HasSubstr("5 of 8 processes did not run"));
@@ -434,6 +436,7 @@ TEST(AcceptanceTest, WhoCameAndFromWhereIsHeldAgainstTheProfile) {
   w.ranks = 1;
   EXPECT_THAT(about(judge_acceptance(w, m, &trial), "rendezvous", "ranks").sentence,
               HasSubstr("8 ranks came, and 1 are expected"));
+  EXPECT_EQ(about(judge_acceptance(w, m, &trial), "rendezvous", "ranks").verdict, Verdict::fail);
   w.ranks = 0;
   const auto rendezvous = [&] { return about(judge_acceptance(w, m, &trial), "rendezvous", "ranks"); };
   EXPECT_EQ(rendezvous().verdict, Verdict::unrated);

@@ -121,6 +121,7 @@ TEST(AcceptanceTest, RanksThatWaitForCoresInTurnAreNotNamed) {
   const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].element, (accept::Element{Element::Kind::gpu, 7, 0}));
+  EXPECT_EQ(report.findings[0].figure, "ranks among each other, in matrix products");
   const auto peers =
       std::ranges::find(report.judgements, "ranks among each other, in matrix products", &Judgement::figure);
   ASSERT_NE(peers, report.judgements.end());

@@ -178,6 +178,9 @@ TEST(AcceptanceGpus, OfTwoStagesTheWorseCounts) {
   EXPECT_EQ(seen[0]->limits, bit(ClockLimit::hardware_thermal) | bit(ClockLimit::power_brake));
   add_watched(seen, {brief, hot});
   EXPECT_EQ(seen[0]->sm_mhz, 1000) << "it throttled less";
+  for (GpuSample& sample : hot.samples) sample.sm_mhz = 800;
+  add_watched(seen, {hot});
+  EXPECT_EQ(seen[0]->sm_mhz, 1000) << "it throttled as much";
   EXPECT_EQ(seen[1]->unknown_because, "");
   EXPECT_DOUBLE_EQ(seen[1]->throttled, 0.3);
   add_watched(seen, {unknown, unknown});
