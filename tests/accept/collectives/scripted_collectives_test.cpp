@@ -35,7 +35,7 @@ std::string only(const Lines& log, const std::string& beginning) {
   return text;
 }
 
-/// What rank 1 of 4 is asked for when it times a message of 4 KiB in fp32.
+/// Calls that rank 1 of 4 makes when it times a message of 4 KiB in fp32.
 Lines asked(Collective op, bool in_place, Reduction reduction,
             const std::vector<std::pair<std::string, std::string>>& more) {
   std::vector<std::pair<std::string, std::string>> options{{"-b", "4K"}, {"-n", "2"}, {"-r", "3"}};
@@ -173,7 +173,7 @@ TEST(ScriptedTimerTest, TimesAreOverRanksAsTheyAreAskedForAndWrongElementsAreAdd
   EXPECT_THAT(each.iteration_wrong, ElementsAre(256, 256, 256));
   const Timing only_each = timed({{"-c", "0"}, {"--check-all", ""}}, broadcast, true);
   EXPECT_THAT(only_each.rank_wrong, ElementsAre(0, 3 * 256));
-  // Of what is gathered in place each has its own half.
+  // In place each has its own half of what is gathered.
   const Timing gathered = timed({{"-c", "1"}}, Message::of_size(Collective::all_gather, DType::f32, 1024, 2), true);
   EXPECT_THAT(gathered.rank_wrong, ElementsAre(2 * 128, 2 * 128));
 }

@@ -161,7 +161,7 @@ TEST(AcceptanceTest, OtherWorkMakesRanksFasterByWhatItTook) {
   EXPECT_GT(host_may_be_faster(m), 1);
 }
 
-/// What is on cores and no slower than other work explains was slow for a while; 0.475 is twice as fast 0.95.
+/// Parts on cores that are no slower than other work explains were slow for a while; 0.475 is twice as fast 0.95.
 TEST(AcceptanceTest, FindingsOnCoresAreSoftenedByWhatOtherWorkTook) {
   AcceptanceMeasurements m;
   m.on_processors = true;
@@ -237,7 +237,7 @@ TEST(AcceptanceTest, WhatFailsByMoreThanOtherWorkExplainsStillFails) {
   EXPECT_EQ(verdict("data", {1, 1, 1, 9}, 10), Verdict::fail);
 }
 
-/// What is asked of one rank, of two, and of more.
+/// Rules that are asked of one rank, of two, and of more.
 TEST(AcceptanceTest, OfFewRanksNoneIsComparedWithTheOthers) {
   const Trial trial = trial_with_exposed(0.05);
   const auto of_ranks = [&](int ranks) {

@@ -234,7 +234,7 @@ TEST(AcceptanceStagesTest, WhatWasMeasuredIsKeptForItsUserAndALostRankIsTold) {
   EXPECT_THAT(of_lost.why, HasSubstr("it is gone"));
 }
 
-/// The same of two processes, which are threads here; `other` is what the second one does.
+/// Stages of two processes, which are threads here; the second one does `other`.
 Measured of_processes(const Patience& patience, Heard& heard, const std::function<void(Job& job)>& other) {
   const Cell cell = open_cell(tiny(2));
   const config::Acceptance wanted = expecting(0);

@@ -244,8 +244,8 @@ struct Machine {
   }
 };
 
-/// Of two nodes with two ranks each. Broadcasts from the first node take 4, 16, 8 and 2 ms by rank, back twice as long,
-/// and both at once 32 ms, on the second rail 64.
+/// Times of two nodes with two ranks each. Broadcasts from the first node take 4, 16, 8 and 2 ms by rank, back twice as
+/// long, and both at once 32 ms, on the second rail 64.
 std::int64_t two_nodes(int rank, const std::string& name, int nth) {
   if (name == "gemm") return std::int64_t{1} << rank;
   if (name == "copy") return std::int64_t{2} << rank;
