@@ -90,7 +90,7 @@ FOLDERS = [
     Folder("accept/collectives", 2050, "measure_collectives.h",
            "record config launch hardware backend account engine runs",
            "collectives alone, as nccl-tests measure them; several at once"),
-    Folder("accept/stages", 3750, "acceptance.h, measure_acceptance.h, acceptance_report.h",
+    Folder("accept/stages", 3770, "acceptance.h, measure_acceptance.h, acceptance_report.h",
            "record config launch hardware schedule backend account engine runs accept/collectives accept",
            "the stages on real ranks and the time they may take; the judgement and its files"),
     Folder("accept/gate", 900, "gate_report.h", "record config/write.h hardware/other_work.h account runs accept/stages accept",

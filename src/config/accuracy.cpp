@@ -132,14 +132,15 @@ AcceptanceReference read_reference(const std::string& path, const toml::table& g
     throw ConfigError(fmt::format("{}: figure = \"{}\"; expected {}.", place_of(path, given), r.figure, known));
   }
   r.value = table.number("value", 1e-9, 1e9);
-  if (given.contains("hop_us")) r.hop_us = table.number("hop_us", 0, 1e6);
-  if (given.contains("ceiling") && r.figure == "launch") {
+  if (table.has("hop_us")) r.hop_us = table.number("hop_us", 0, 1e6);
+  const bool has_ceiling = table.has("ceiling");
+  if (has_ceiling && r.figure == "launch") {
     throw ConfigError(
         fmt::format("{}: ceiling of \"launch\"; expected none: it is a time, and value is the most that it "
                     "may take.",
                     place_of(path, given)));
   }
-  if (given.contains("ceiling")) r.ceiling = table.number("ceiling", r.value, 1e9);
+  if (has_ceiling) r.ceiling = table.number("ceiling", r.value, 1e9);
   r.source = table.text("source");
   table.finish();
   return r;
@@ -215,20 +216,20 @@ Acceptance read_acceptance(const std::string& path) {
   Acceptance a;
   a.fabric = top.text("fabric");
   a.run = top.text("run");
-  if (file.contains("ranks")) a.ranks = top.whole("ranks", 1, 1 << 20);
-  if (file.contains("ranks_per_node")) a.ranks_per_node = top.whole("ranks_per_node", 1, 1 << 20);
-  if (file.contains("nodes")) a.nodes = top.whole("nodes", 1, 1 << 20);
-  if (file.contains("nodes_per_switch")) a.nodes_per_switch = top.whole("nodes_per_switch", 1, 1 << 20);
-  if (file.contains("matrix")) a.matrix = top.whole("matrix", 16, 1 << 16);
-  if (file.contains("exposed_pct")) a.exposed_pct = top.number("exposed_pct", 0, 100);
-  if (file.contains("tolerance_pct")) a.tolerance_pct = top.number("tolerance_pct", 1, 100);
-  if (file.contains("cliff_pct")) a.cliff_pct = top.number("cliff_pct", 0, 100);
-  if (file.contains("scale_pct")) a.scale_pct = top.number("scale_pct", 0, 100);
-  if (file.contains("transport")) a.transport = top.texts("transport");
-  if (file.contains("memory_mib")) a.memory_mib = top.whole("memory_mib", 1, 1 << 16);
-  if (file.contains("rated_pct")) a.rated_pct = top.number("rated_pct", 0, 100);
-  if (file.contains("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
-  if (file.contains("reference")) {
+  if (top.has("ranks")) a.ranks = top.whole("ranks", 1, 1 << 20);
+  if (top.has("ranks_per_node")) a.ranks_per_node = top.whole("ranks_per_node", 1, 1 << 20);
+  if (top.has("nodes")) a.nodes = top.whole("nodes", 1, 1 << 20);
+  if (top.has("nodes_per_switch")) a.nodes_per_switch = top.whole("nodes_per_switch", 1, 1 << 20);
+  if (top.has("matrix")) a.matrix = top.whole("matrix", 16, 1 << 16);
+  if (top.has("exposed_pct")) a.exposed_pct = top.number("exposed_pct", 0, 100);
+  if (top.has("tolerance_pct")) a.tolerance_pct = top.number("tolerance_pct", 1, 100);
+  if (top.has("cliff_pct")) a.cliff_pct = top.number("cliff_pct", 0, 100);
+  if (top.has("scale_pct")) a.scale_pct = top.number("scale_pct", 0, 100);
+  if (top.has("transport")) a.transport = top.texts("transport");
+  if (top.has("memory_mib")) a.memory_mib = top.whole("memory_mib", 1, 1 << 16);
+  if (top.has("rated_pct")) a.rated_pct = top.number("rated_pct", 0, 100);
+  if (top.has("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
+  if (top.has("reference")) {
     for (const toml::table* table : top.tables("reference")) {
       AcceptanceReference reference = read_reference(path, *table);
       if (a.find(reference.figure) != nullptr) {

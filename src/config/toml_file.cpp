@@ -112,8 +112,13 @@ void check_kind(const std::string& path, const toml::table& file, FileKind wante
 
 }  // namespace
 
-const toml::node* StrictTable::take(std::string_view key) {
+bool StrictTable::has(std::string_view key) {
   known_.emplace_back(key);
+  return table_.contains(key);
+}
+
+const toml::node* StrictTable::take(std::string_view key) {
+  if (std::ranges::find(known_, key) == known_.end()) known_.emplace_back(key);
   return table_.get(key);
 }
 
@@ -207,8 +212,11 @@ std::vector<const toml::table*> StrictTable::tables(std::string_view key) {
 void StrictTable::finish() const {
   for (const auto& [key, node] : table_) {
     if (std::ranges::find(known_, key.str()) != known_.end()) continue;
-    throw ConfigError(fmt::format("{}: there is no key '{}' in {}; valid: {}.", place_of(path_, node), key.str(), what_,
-                                  fmt::join(known_, ", ")));
+    const auto of_run = std::ranges::find_if(
+        fields(), [&](const Field& field) { return field.table == key.str() || field.key == key.str(); });
+    throw ConfigError(fmt::format("{}: there is no key '{}' in {}; valid: {}{}.", place_of(path_, node), key.str(),
+                                  what_, fmt::join(known_, ", "),
+                                  of_run == fields().end() ? "" : "; the profile of a run has " + of_run->name()));
   }
 }
 

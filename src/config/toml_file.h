@@ -21,8 +21,8 @@ class StrictTable {
   StrictTable(const std::string& path, const toml::table& table, std::string_view what)
       : path_(path), table_(table), what_(what) {}
 
-  /// Whether the key is there, of those that may be left out.
-  bool has(std::string_view key) const { return table_.contains(key); }
+  /// Whether the key is there, of those that may be left out; it is valid if it is not.
+  bool has(std::string_view key);
   double number(std::string_view key, double low, double high);
   int whole(std::string_view key, int low, int high);
   /// The key "version". `file`: what it is, as "calibration"; `remedy`: how to come by one that is `expected`.

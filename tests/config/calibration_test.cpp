@@ -78,6 +78,10 @@ TEST(Calibration, BadFilesAreNamedByLineAndKey) {
   EXPECT_THAT(refused("[1, 2, 3, 4, 16, 0.98]", "[1, 2, 3, 4, 16, 0]"), HasSubstr("cell 2 of 'cells'"));
   EXPECT_THAT(refused("[1, 2, 3, 4, 16, 0.98]", "[1, 2, 3, 4, 16]"), HasSubstr("lists of 6 numbers"));
   EXPECT_THAT(refused("ranks = 4", "ranks = 4\nmore = 1"), HasSubstr("there is no key 'more'"));
+  EXPECT_EQ(refused("ranks = 4", "ranks = 4\nmore = 1").find("the profile of a run"), std::string::npos);
+  EXPECT_THAT(refused("ranks = 4", "ranks = 4\ntrain = {steps = 3}"), HasSubstr("; the profile of a run has train."));
+  EXPECT_THAT(refused("ranks = 4", "ranks = 4\nall_gather_limit = 1"),
+              HasSubstr("; the profile of a run has fsdp.all_gather_limit."));
 }
 
 }  // namespace

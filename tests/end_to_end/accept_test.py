@@ -278,7 +278,10 @@ class Accept(Program):
     def test_what_is_wrong_with_a_profile_is_said(self) -> None:
         self.assertIn("acceptance profile", self.error("accept", "no-such"))
         profile = self.write("bad.toml", 'version = 1\nfabric = "x"\nrun = "quickstart"\nmatrx = 3\n')
-        self.assertIn("matrx", self.error("accept", profile))
+        self.assertRegex(self.error("accept", profile), "no key 'matrx' in an acceptance profile; valid: version, .*, matrix, .*, "
+                         "reference.$")
+        run = self.write("run.toml", 'version = 1\nfabric = "x"\nrun = "quickstart"\ntrain = {steps = 3}\n')
+        self.assertIn("; the profile of a run has train.steps.", self.error("accept", run))
         figure = self.write("figure.toml", 'version = 1\nfabric = "x"\nrun = "quickstart"\n'
                             '[[reference]]\nfigure = "latency"\nvalue = 1\nsource = "s"\n')
         self.assertIn("latency", self.error("accept", figure))

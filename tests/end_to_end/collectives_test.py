@@ -9,7 +9,7 @@ import re
 import subprocess
 
 import program
-from program import BAD_INPUT, OK, PATIENCE_S, Program, environment, free_port
+from program import BAD_INPUT, CANNOT_WRITE, OK, PATIENCE_S, Program, environment, free_port
 
 WRONG_DATA, BELOW_FLOOR = 9, 10
 # A line of results, as parsers of nccl-tests expect it: size, count, type, redop, root, then both halves.
@@ -107,6 +107,9 @@ class Collectives(Program):
         self.write("out.json", "{}")
         self.assertIn("out.json", self.error("collectives", "-b", "1K", "-J", "out.json"))
         self.call("collectives", "-b", "1K", "-n", "1", "--ranks", "2", "-J", "out.json", "--overwrite")
+        # Said before anything is measured: nothing is printed.
+        self.assertIn("no/out.json", self.error("collectives", "-b", "1K", "-J", "no/out.json", code=CANNOT_WRITE))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["out.json"])
         self.assertIn("-G", self.error("collectives", "-G", "4"))
         self.assertIn("no operation 'scatter'", self.error("collectives", "scatter"))
         self.assertIn("--root 5", self.error("collectives", "broadcast", "-r", "5", "--ranks", "2", "-b", "1K"))

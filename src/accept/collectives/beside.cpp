@@ -69,8 +69,8 @@ class BesideRank {
     messages_ = {Message::of_size(Collective::all_gather, a_.dtypes.front(), size, ranks),
                  Message::of_size(Collective::reduce_scatter, a_.dtypes.front(), size, ranks)};
     const Pattern pattern(a_.dtypes.front(), true, ranks, static_cast<std::uint64_t>(size));
-    gathered_.fill(messages_[0], true, 0, pattern);
-    reduced_.fill(messages_[1], false, 0, pattern);
+    gathered_.fill(messages_[0], true, pattern);
+    reduced_.fill(messages_[1], false, pattern);
 
     BesideRow row;
     row.size = size;
@@ -123,8 +123,8 @@ class BesideRank {
 
   void issue(std::size_t who, Stamp* stamp) {
     switch (static_cast<Neighbour>(who)) {
-      case Neighbour::all_gather: return gathered_.issue(context_.world, messages_[0], true, 1, 0, stamp);
-      case Neighbour::reduce_scatter: return reduced_.issue(*second_, messages_[1], false, 1, 0, stamp);
+      case Neighbour::all_gather: return gathered_.issue(context_.world, messages_[0], true, 1, stamp);
+      case Neighbour::reduce_scatter: return reduced_.issue(*second_, messages_[1], false, 1, stamp);
       case Neighbour::matrix_product:
         return context_.device.enqueue(
             Lane::compute, "gemm",
@@ -157,11 +157,11 @@ class BesideRank {
     }
     for (;;) {  // whoever is furthest behind, so that no lane runs dry
       std::size_t next = kNeighbours;
-      double least = 1;
+      double least{};
       for (std::size_t k = 0; k < kNeighbours; ++k) {
-        const double share =
-            stamps[k].empty() ? 1 : static_cast<double>(issued[k]) / static_cast<double>(stamps[k].size());
-        if (share < least) {
+        if (issued[k] == stamps[k].size()) continue;
+        const double share = static_cast<double>(issued[k]) / static_cast<double>(stamps[k].size());
+        if (next == kNeighbours || share < least) {
           least = share;
           next = k;
         }

@@ -55,9 +55,9 @@ Pattern::Pattern(DType dtype, bool reduced, int ranks, std::uint64_t round)
 
 int Pattern::value(int rank, std::int64_t index) const {
   const std::uint64_t place = split_mixed(round_ ^ static_cast<std::uint64_t>(index));
-  if (stride_ > 1 && (static_cast<std::uint64_t>(rank) + place) % static_cast<std::uint64_t>(stride_) != 0) return 0;
-  const std::uint64_t mine = mixed(place + static_cast<std::uint64_t>(rank) * 0x9E3779B97F4A7C15ULL);
-  return least_ + static_cast<int>((mine >> 32) % static_cast<std::uint64_t>(peak_ - least_ + 1));
+  if ((static_cast<std::uint64_t>(rank) + place) % static_cast<std::uint64_t>(stride_) != 0) return 0;
+  const std::uint64_t mine = mixed(place ^ static_cast<std::uint64_t>(rank) * 0x9E3779B97F4A7C15ULL);
+  return least_ + static_cast<int>(mine % static_cast<std::uint64_t>(peak_ - least_ + 1));
 }
 
 void Pattern::fill(int rank, std::int64_t first, std::span<std::byte> out) const {
@@ -70,7 +70,7 @@ std::int64_t Pattern::wrong(int rank, std::int64_t first, std::span<const std::b
   const auto size = static_cast<std::size_t>(size_of(dtype_));
   std::int64_t count = 0;
   for (std::size_t at = 0; at < got.size(); at += size, ++first) {
-    count += number_at(dtype_, got.data() + at) != value(rank, first) ? 1 : 0;
+    if (number_at(dtype_, got.data() + at) != value(rank, first)) ++count;
   }
   return count;
 }
@@ -85,15 +85,15 @@ std::int64_t Pattern::wrong_sums(Reduction reduction, std::int64_t first, std::s
     for (int rank = 0; rank < ranks_; ++rank) expected += value(rank, first);
     if (reduction == Reduction::average) expected /= ranks_;
     // Not "above": a NaN is wrong, too.
-    count += std::abs(number_at(dtype_, got.data() + at) - expected) <= tolerance * expected ? 0 : 1;
+    if (!(std::abs(number_at(dtype_, got.data() + at) - expected) <= tolerance * expected)) ++count;
   }
   return count;
 }
 
 std::int64_t CollectiveBuffers::bytes(std::int64_t most_bytes) { return Blocks<2>::bytes(most_bytes); }
 
-CollectiveBuffers::CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane)
-    : context_(context), lane_(lane), blocks_(context, most_bytes, lane), staging_(kStaging_bytes) {}
+CollectiveBuffers::CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane, int root)
+    : context_(context), lane_(lane), root_(root), blocks_(context, most_bytes, lane), staging_(kStaging_bytes) {}
 
 std::byte* CollectiveBuffers::target(const Message& message, bool in_place) const {
   // In place the reduced part replaces the rank's own part of the input.
@@ -121,7 +121,7 @@ void CollectiveBuffers::upload(std::byte* to, std::int64_t count, DType dtype, i
   }
 }
 
-void CollectiveBuffers::fill(const Message& message, bool in_place, int root, const Pattern& pattern) {
+void CollectiveBuffers::fill(const Message& message, bool in_place, const Pattern& pattern) {
   const std::int64_t whole = message.bytes();
   context_.device.enqueue(
       lane_, "clear",
@@ -131,7 +131,7 @@ void CollectiveBuffers::fill(const Message& message, bool in_place, int root, co
       },
       nullptr);
   context_.device.synchronize();
-  if (message.op == Collective::broadcast && context_.rank != root) return;
+  if (message.op == Collective::broadcast && context_.rank != root_) return;
   // In these collectives a rank holds what goes to all others.
   const bool all_parts = message.op == Collective::reduce_scatter || message.op == Collective::all_to_all;
   const std::int64_t count = all_parts ? message.count * message.ranks : message.count;
@@ -139,7 +139,7 @@ void CollectiveBuffers::fill(const Message& message, bool in_place, int root, co
 }
 
 void CollectiveBuffers::issue(backend::Communicator& communicator, const Message& message, bool in_place, float scale,
-                              int root, backend::Stamp* stamp) {
+                              backend::Stamp* stamp) {
   const bool rooted = message.op == Collective::broadcast;
   communicator.enqueue(lane_,
                        {.kind = message.op,
@@ -148,7 +148,7 @@ void CollectiveBuffers::issue(backend::Communicator& communicator, const Message
                         .count = message.count,
                         .dtype = message.dtype,
                         .scale = message.reduces() ? scale : 1.0F,
-                        .root = rooted ? root : 0},
+                        .root = rooted ? root_ : 0},
                        stamp);
 }
 
@@ -168,7 +168,7 @@ std::int64_t CollectiveBuffers::checked(const std::byte* from, std::int64_t coun
   return wrong;
 }
 
-std::int64_t CollectiveBuffers::wrong(const Message& message, bool in_place, Reduction reduction, int root,
+std::int64_t CollectiveBuffers::wrong(const Message& message, bool in_place, Reduction reduction,
                                       const Pattern& pattern) {
   const std::byte* const got = target(message, in_place);
   const auto holds = [&](int rank) {
@@ -176,7 +176,7 @@ std::int64_t CollectiveBuffers::wrong(const Message& message, bool in_place, Red
       return pattern.wrong(rank, first, bytes);
     };
   };
-  if (message.op == Collective::broadcast) return checked(got, message.count, message.dtype, holds(root));
+  if (message.op == Collective::broadcast) return checked(got, message.count, message.dtype, holds(root_));
   if (message.op == Collective::send_recv) {
     const int before = (context_.rank + message.ranks - 1) % message.ranks;
     return checked(got, message.count, message.dtype, holds(before));

@@ -79,16 +79,16 @@ class Blocks {
 /// for the largest message, so that nothing is allocated between measurements.
 class CollectiveBuffers {
  public:
-  /// Throws ResourceError as Device::allocate.
-  CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane);
+  /// `root`: of broadcasts. Throws ResourceError as Device::allocate.
+  CollectiveBuffers(backend::RankContext& context, std::int64_t most_bytes, Lane lane, int root = 0);
 
   /// Puts this rank's part of `pattern` where the message begins, and zeros where it will arrive.
-  void fill(const Message& message, bool in_place, int root, const Pattern& pattern);
+  void fill(const Message& message, bool in_place, const Pattern& pattern);
   /// Enqueues the collective on the lane.
-  void issue(backend::Communicator& communicator, const Message& message, bool in_place, float scale, int root,
+  void issue(backend::Communicator& communicator, const Message& message, bool in_place, float scale,
              backend::Stamp* stamp);
   /// Elements that are wrong on this rank after the collective.
-  std::int64_t wrong(const Message& message, bool in_place, Reduction reduction, int root, const Pattern& pattern);
+  std::int64_t wrong(const Message& message, bool in_place, Reduction reduction, const Pattern& pattern);
 
   /// Bytes of device memory of both, for messages of up to `most_bytes`.
   static std::int64_t bytes(std::int64_t most_bytes);
@@ -102,6 +102,7 @@ class CollectiveBuffers {
 
   backend::RankContext& context_;
   const Lane lane_;
+  const int root_;
   const Blocks<2> blocks_;
   std::vector<std::byte> staging_;  // host memory
 };

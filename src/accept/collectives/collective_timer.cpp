@@ -48,7 +48,7 @@ std::vector<double> microseconds(const std::vector<Stamp>& stamps) {
 
 Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool in_place) {
   std::int64_t wrong = a_.checks > 0 ? check(message, reduction, in_place) : 0;
-  if (a_.checks == 0) buffers_.fill(message, in_place, a_.root, pattern(message));
+  if (a_.checks == 0) buffers_.fill(message, in_place, pattern(message));
   const Iterations timed =
       a_.check_all ? checked_one_by_one(message, reduction, in_place) : burst(message, reduction, in_place);
   wrong = std::accumulate(timed.wrong.begin(), timed.wrong.end(), wrong);
@@ -96,20 +96,20 @@ float CollectiveTimer::scale(Reduction reduction) const {
 Pattern CollectiveTimer::refill(const Message& message, bool in_place) {
   ++rounds_;
   Pattern expected = pattern(message);
-  buffers_.fill(message, in_place, a_.root, expected);
+  buffers_.fill(message, in_place, expected);
   return expected;
 }
 
 std::int64_t CollectiveTimer::check(const Message& message, Reduction reduction, bool in_place) {
   const Pattern expected = refill(message, in_place);
-  buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, nullptr);
+  buffers_.issue(context_.world, message, in_place, scale(reduction), nullptr);
   context_.device.synchronize();
-  return buffers_.wrong(message, in_place, reduction, a_.root, expected);
+  return buffers_.wrong(message, in_place, reduction, expected);
 }
 
 void CollectiveTimer::warm_up(const Message& message, Reduction reduction, bool in_place) {
   for (int i = 0; i < a_.warmup; ++i) {
-    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, nullptr);
+    buffers_.issue(context_.world, message, in_place, scale(reduction), nullptr);
   }
   context_.device.synchronize();
 }
@@ -119,7 +119,7 @@ CollectiveTimer::Iterations CollectiveTimer::burst(const Message& message, Reduc
   std::vector<Stamp> stamps(a_.iterations);
   context_.world.barrier();
   for (Stamp& stamp : stamps) {
-    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, &stamp);
+    buffers_.issue(context_.world, message, in_place, scale(reduction), &stamp);
   }
   context_.device.synchronize();
   context_.device.settle_stamps();
@@ -135,9 +135,9 @@ CollectiveTimer::Iterations CollectiveTimer::checked_one_by_one(const Message& m
   for (Stamp& stamp : stamps) {
     const Pattern expected = refill(message, in_place);
     context_.world.barrier();  // a rank that still fills its buffers would be taken for a slow one
-    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, &stamp);
+    buffers_.issue(context_.world, message, in_place, scale(reduction), &stamp);
     context_.device.synchronize();
-    all.wrong.push_back(buffers_.wrong(message, in_place, reduction, a_.root, expected));
+    all.wrong.push_back(buffers_.wrong(message, in_place, reduction, expected));
   }
   context_.device.settle_stamps();
   all.each_us = microseconds(stamps);

@@ -5,6 +5,7 @@
 
 #include "accept/collectives/collective_buffers.h"
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "record/json_fields.h"
 
 namespace fsdpbench::app {
@@ -31,6 +32,10 @@ class RankMeeting {
   std::vector<std::string> slots_;  // of threads
 };
 
+/// Time of base/clock.h since then.
+inline double us_since(std::int64_t began_ns) { return static_cast<double>(now_ns() - began_ns) * 1e-3; }
+inline double seconds_since(std::int64_t began_ns) { return us_since(began_ns) * 1e-6; }
+
 /// Durations of timed ops.
 std::vector<double> microseconds(const std::vector<backend::Stamp>& stamps);
 
@@ -40,7 +45,10 @@ class CollectiveTimer {
  public:
   /// All must outlive this. Throws ResourceError as Device::allocate.
   CollectiveTimer(const CollectivesArguments& arguments, backend::RankContext& context, RankMeeting& meeting)
-      : a_(arguments), context_(context), meeting_(meeting), buffers_(context, *arguments.most_bytes, kLane) {}
+      : a_(arguments),
+        context_(context),
+        meeting_(meeting),
+        buffers_(context, *arguments.most_bytes, kLane, arguments.root) {}
 
   /// Collective. What it returns means something on rank 0 only.
   Timing timing(const Message& message, Reduction reduction, bool in_place);

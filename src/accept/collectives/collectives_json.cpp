@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -280,14 +281,12 @@ std::string nccl_header(const CollectivesArguments& a, backend::Collective op, i
       a.threads, a.gpus, a.least_bytes, *a.most_bytes, a.step_factor > 1 ? a.step_factor : a.step_bytes,
       a.step_factor > 1 ? "factor" : "bytes", a.warmup, a.iterations, a.checks);
   text += "# Using devices\n";
-  std::string host;
-  int device = 0;
+  std::map<std::string, int> devices;  // of each host so far
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    device = places[rank].host == host ? device + 1 : 0;
-    host = places[rank].host;
-    text += fmt::format("#  Rank {:>2} Group {:>2} Pid {:>6} on {:>10} device {:>2} [{}] {}\n", rank, 0,
-                        fact_of(places[rank], "pid", "-"), host, device, a.backend,
-                        fact_of(places[rank], "GPU", processor));
+    const World::RankPlace& place = places[rank];
+    text += fmt::format("#  Rank {:>2} Group  0 Pid {:>6} on {:>10} device {:>2} [{}] {}\n", rank,
+                        fact_of(place, "pid", "-"), place.host, devices[place.host]++, a.backend,
+                        fact_of(place, "GPU", processor));
   }
   text += fmt::format("#\n# {} ranks; the time of an iteration is {}\n", ranks, average_words(a.over_ranks));
   if (a.check_all) {

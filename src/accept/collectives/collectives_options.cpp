@@ -20,11 +20,14 @@ using backend::Collective;
 constexpr std::array kMeasuredOps{Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce,
                                   Collective::broadcast,  Collective::all_to_all,     Collective::send_recv};
 
+constexpr std::size_t kMostSizes = 100'000;
+
 template <class T>
 T number_in(const std::string& value, T least, T most) {
   T number{};
-  const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (status != std::errc() || end != value.data() + value.size() || !(number >= least && number <= most)) {
+  const char* const last = value.data() + value.size();
+  const auto [end, status] = std::from_chars(value.data(), last, number);
+  if (status != std::errc() || end != last || !(number >= least && number <= most)) {
     throw ConfigError(fmt::format("expected a number from {} to {}", least, most));
   }
   return number;
@@ -202,7 +205,7 @@ void settle(CollectivesArguments& a) {
   if (*a.most_bytes > a.least_bytes && (a.step_factor > 1 ? a.least_bytes == 0 : a.step_bytes == 0)) {
     throw ConfigError("collectives: these sizes never grow; -f needs a smallest size above 0, -i a step above 0.");
   }
-  if (sweep_sizes(a).size() > 100'000) {
+  if (sweep_sizes(a).size() > kMostSizes) {
     throw ConfigError("collectives: over 100,000 sizes; use -f 2, or a larger -i.");
   }
   if (a.check_all && a.beside) {
@@ -211,6 +214,7 @@ void settle(CollectivesArguments& a) {
   if (a.ranks && a.threads * a.gpus != 1 && *a.ranks != a.threads * a.gpus) {
     throw ConfigError(fmt::format("collectives: --ranks {} and -t {} -g {} differ.", *a.ranks, a.threads, a.gpus));
   }
+  if (a.ranks) a.threads = *a.ranks / a.gpus;  // as the header says it
   if (a.backend != "cuda" && (a.registration != 0 || a.cta_policy != 0 || a.max_ctas != std::vector<int>{0})) {
     throw ConfigError("collectives: -R, -x and --max-ctas are NCCL's; they need --backend cuda.");
   }
@@ -220,10 +224,9 @@ void settle(CollectivesArguments& a) {
 }
 
 std::vector<std::int64_t> sweep_sizes(const CollectivesArguments& a) {
-  constexpr std::size_t kTooMany = 200'000;
   std::vector<std::int64_t> sizes;
   const std::int64_t most = a.most_bytes.value_or(a.least_bytes);
-  for (std::int64_t size = a.least_bytes; size <= most && sizes.size() < kTooMany;) {
+  for (std::int64_t size = a.least_bytes; size <= most && sizes.size() <= kMostSizes;) {
     sizes.push_back(size);
     const bool multiplies = a.step_factor > 1;
     if (multiplies ? size > most / a.step_factor : a.step_bytes == 0) break;

@@ -13,7 +13,6 @@
 #include "engine/setup.h"
 #include "hardware/other_work.h"
 #include "launch/addresses.h"
-#include "record/json_part.h"
 #include "runs/select_backend.h"
 
 namespace fsdpbench::app {
@@ -39,9 +38,8 @@ class CollectivesRank {
   void sweep(Collective op) {
     if (leads()) listener_.table(op);
     for (const DType dtype : a_.dtypes) {
-      const Message any{op, dtype, 0, context_.world.size()};
       const std::vector<Reduction> once{Reduction::sum};
-      for (const Reduction reduction : any.reduces() ? a_.reductions : once) {
+      for (const Reduction reduction : Message{.op = op}.reduces() ? a_.reductions : once) {
         for (const std::int64_t size : sweep_sizes(a_)) {
           row(Message::of_size(op, dtype, size, context_.world.size()), reduction);
         }
@@ -80,28 +78,16 @@ void check_host_memory(const CollectivesArguments& a, int local_ranks, std::int6
                   available.limit, format_bytes(available.bytes)));
 }
 
-World::RankPlace place_of(const std::string& text) {
-  World::RankPlace place;
-  const nlohmann::json j = parse_json(text);
-  if (!j.is_object()) throw BackendError("a rank sent something else than where it runs");
-  for (const auto& [name, value] : JsonPart(j).members()) {
-    if (name == "host") {
-      place.host = value.text();
-    } else {
-      place.device.emplace_back(name, value.text());
-    }
-  }
-  return place;
-}
-
 /// Rank 0 hears where all run.
 void announce_places(RankContext& context, RankMeeting& meeting, const CollectivesListener& listener) {
-  nlohmann::json mine{{"host", launch::host_name()}};
-  mine["pid"] = std::to_string(getpid());
-  for (const auto& [name, value] : context.device.facts()) mine[name] = value;
+  backend::Facts mine = context.device.facts();
+  mine.emplace_back("pid", std::to_string(getpid()));
+  const std::vector<std::string> hosts = meeting.gather(context, launch::host_name());
+  const std::vector<backend::Facts> facts = meeting.gather(context, mine);
+  if (context.rank != 0) return;
   std::vector<World::RankPlace> places;
-  for (const std::string& text : meeting.gather(context, json_line(mine))) places.push_back(place_of(text));
-  if (context.rank == 0) listener.begin(places);
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) places.push_back({hosts[rank], facts[rank]});
+  listener.begin(places);
 }
 
 }  // namespace
@@ -127,7 +113,7 @@ backend::BackendOptions backend_options_for(const CollectivesArguments& a, int r
 }
 
 int ranks_asked_for(const CollectivesArguments& a, const launch::Session* session) {
-  const int asked = a.ranks.value_or(a.threads * a.gpus);
+  const int asked = a.threads * a.gpus;
   if (session == nullptr) return asked;
   const int processes = session->placement().ranks;
   const bool given = a.ranks || asked != 1;

@@ -50,6 +50,7 @@ namespace {
 constexpr const char* kMeasuring = "measuring for an acceptance";
 constexpr const char* kParts = "computation alone, communication alone and both";
 constexpr int kFewestSteps = 5;
+constexpr double kShareOfSteps = 0.4, kShareOfParts = 0.5;  // of the time that is left
 
 /// A rank that differs, or too few of them: what would be measured is of another machine than the one that is asked
 /// for.
@@ -400,20 +401,14 @@ class Acceptance {
     if (std::ranges::any_of(measured_.ladder, &CollectiveRow::has_wrong_data))
       return clock_.skip(name, "a collective gave a wrong result");
     config::RunConfig config = cell_.setup.config;
-    const double each_s = step_s();
-    if (!clock_.admits(name, each_s * static_cast<double>(kFewestSteps + config.train.warmup))) return;
-    const int steps = clock_.fitting(static_cast<int>(config.train.steps), kFewestSteps, each_s, 0.4);
-    if (steps == 0) return clock_.skip(name, clock_.spent());
-    config.train.steps = steps;
-    clock_.begin(name, each_s * static_cast<double>(steps + config.train.warmup));
+    config.train.steps = clock_.begin_fitting(name, static_cast<int>(config.train.steps), kFewestSteps,
+                                              static_cast<int>(config.train.warmup), step_s(), kShareOfSteps);
+    if (config.train.steps == 0) return;
     // Estimates of steps that nobody has seen may be far too small.
-    trial_ = whole_trial(config, job_, {}, [this] { return clock_.is_spent(); });
-    if (!trial_->metrics) {
-      trial_.reset();
-      return clock_.skip(name, clock_.spent());
-    }
-    measured_.others_share = std::max(measured_.others_share, trial_->others_share);
-    add_watched(measured_.gpus, trial_->measurement.gpus);
+    Trial trial = whole_trial(config, job_, {}, [this] { return clock_.is_spent(); });
+    if (!trial.metrics) return clock_.skip(name, clock_.spent());
+    trial_ = std::move(trial);
+    add_meanwhile(measured_, *trial_);
     measured_.arrivals = accept::arrivals_of({cell_.setup.schedules, trial_->measurement.traces});
   }
 
@@ -421,10 +416,8 @@ class Acceptance {
 
   void measure_parts() {
     if (!trial_) return clock_.skip(kParts, "the training steps were not measured");
-    if (!clock_.admits(kParts, round_s() * kFewestArmRounds)) return;
-    const int rounds = clock_.fitting(effort_.arm_rounds, kFewestArmRounds, round_s(), 0.5);
-    if (rounds == 0) return clock_.skip(kParts, clock_.spent());
-    clock_.begin(kParts, round_s() * rounds);
+    const int rounds = clock_.begin_fitting(kParts, effort_.arm_rounds, kFewestArmRounds, 0, round_s(), kShareOfParts);
+    if (rounds == 0) return;
     const engine::Setup arms = set_up_arms(cell_.setup.config, rounds);
     const engine::Measurement brought = run_parts(arms, rounds);
     if (!has_a_round(brought)) return clock_.skip(kParts, clock_.spent());
@@ -497,6 +490,11 @@ std::span<const Acceptance::Row> Acceptance::rows() {
 
 }  // namespace
 
+void add_meanwhile(AcceptanceMeasurements& measured, const Trial& trial) {
+  measured.others_share = std::max(measured.others_share, trial.others_share);
+  add_watched(measured.gpus, trial.measurement.gpus);
+}
+
 double about_step_s(const engine::Setup& setup, double bytes_per_s, double flops_per_s) {
   double bytes = 0, flops = 0;
   for (const plan::Unit& unit : setup.plan.units) {
@@ -557,14 +555,20 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const config::RunConfi
   limit_s += kBackstop_s;
   const auto ends = launch::start_ranks(words, ranks, {.limit_s = limit_s}, interrupt_requested);
   if (interrupt_requested()) return static_cast<int>(ExitCode::interrupted);
+  return report_ends(wanted, config, folder, command_line, limit_s, ends);
+}
+
+int report_ends(const config::Acceptance& wanted, const config::RunConfig& config, const std::filesystem::path& folder,
+                const std::vector<std::string>& command_line, double limit_s,
+                const std::vector<launch::RankEnd>& ends) {
   // A configuration that a rank refuses says nothing of its machine, whatever then becomes of those that wait for it.
   const int refused = static_cast<int>(ExitCode::bad_input);
   if (std::ranges::count(ends, refused, &launch::RankEnd::code) > 0) return refused;
   const std::vector<LostRank> lost = lost_of(ends, limit_s);
   if (lost.empty()) return ends.front().code;
   const bool on_processors = config.device.backend == config::BackendKind::cpu;
-  const AcceptanceReport report =
-      judge_lost_ranks(wanted, ranks, {}, lost, on_processors, told_by_rank_0(folder / "result.json"));
+  const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(ends.size()), {}, lost, on_processors,
+                                                   told_by_rank_0(folder / "result.json"));
   const ResultFolder again("accept", folder.string(), OldResult::overwrite);
   return report_lost(folder, report, config, command_line, ExitCode::rank_failed);
 }

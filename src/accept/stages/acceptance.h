@@ -11,6 +11,7 @@
 #include "accept/stages/measure_acceptance.h"
 #include "base/clock.h"
 #include "config/accuracy.h"
+#include "launch/own_ranks.h"
 #include "runs/cell.h"
 #include "runs/job_run.h"
 #include "runs/trial.h"
@@ -41,6 +42,9 @@ using LostWork =
 Measured measure_stages(const config::Acceptance& wanted, const Cell& cell, const Patience& patience, Job* job,
                         const LostWork& lost, const std::function<void(const Measured&)>& keep);
 
+/// Adds how ranks' hosts and GPUs fared during the training's steps.
+void add_meanwhile(AcceptanceMeasurements& measured, const Trial& trial);
+
 /// Seconds of a step, about: its bytes at a rate of collectives, and its products at a rate of devices; 0: not known.
 double about_step_s(const engine::Setup& setup, double bytes_per_s, double flops_per_s);
 
@@ -60,6 +64,11 @@ void write_acceptance(const std::filesystem::path& folder, const AcceptanceRepor
 int accept_on_own_ranks(const config::Acceptance& wanted, const config::RunConfig& config,
                         const std::filesystem::path& folder, const std::vector<std::string>& command_line,
                         double limit_s, int ranks);
+
+/// Exit code of an acceptance whose ranks, started with `limit_s` to come to an end, ended so; reports those that are
+/// lost in `folder`.
+int report_ends(const config::Acceptance& wanted, const config::RunConfig& config, const std::filesystem::path& folder,
+                const std::vector<std::string>& command_line, double limit_s, const std::vector<launch::RankEnd>& ends);
 
 /// Reports an acceptance that measured nothing, because ranks or devices are not there. Returns `code`.
 int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,

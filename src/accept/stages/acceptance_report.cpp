@@ -208,8 +208,8 @@ std::string wrong_data_text(const AcceptanceMeasurements& m, const Timing& timin
   std::string text;
   for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
     const std::size_t rank = ranks[i];
-    text += fmt::format("{}rank {} ({}) has {} wrong elements", i == 0 ? "" : ", ", rank,
-                        rank < m.hosts.size() ? m.hosts[rank] : "", timing.rank_wrong[rank]);
+    text += fmt::format("{}rank {} ({}) has {} wrong elements", i == 0 ? "" : ", ", rank, m.hosts.at(rank),
+                        timing.rank_wrong[rank]);
   }
   if (ranks.size() > kMostNamed) text += fmt::format(" and {} more ranks", ranks.size() - kMostNamed);
   return text.empty() ? fmt::format("{} elements of the result are wrong", *timing.wrong) : text;

@@ -16,7 +16,7 @@ using accept::Verdict;
 constexpr const char *kGpuRule = "GPU", *kGpus = "GPUs";
 
 /// Nobody is slow for having nothing to do.
-bool works(const GpuSample& sample) { return (sample.limits.value_or(0) & bit(ClockLimit::idle)) == 0; }
+bool works(ClockLimits limits) { return (limits & bit(ClockLimit::idle)) == 0; }
 
 std::string throttling_text(const WatchedGpu& gpu) {
   return fmt::format("throttled ({}) in {:.0f} % of the samples{}", account::limits_text(gpu.limits & kThrottles),
@@ -42,12 +42,13 @@ std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health) {
     throttled += throttles ? 1 : 0;
     if (!sample.sm_mhz) continue;
     if (throttles) throttled_clocks.push_back(*sample.sm_mhz);
-    if (works(sample)) clocks.push_back(*sample.sm_mhz);
+    if (works(limits)) clocks.push_back(*sample.sm_mhz);
   }
   std::vector<std::int32_t>& of = throttled_clocks.empty() ? clocks : throttled_clocks;
   if (!of.empty()) {
-    std::ranges::nth_element(of, of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2));
-    gpu.sm_mhz = of[of.size() / 2];
+    const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
+    std::ranges::nth_element(of, middle);
+    gpu.sm_mhz = *middle;
   }
   gpu.throttled = static_cast<double>(throttled) / static_cast<double>(health->samples.size());
   gpu.complaints = account::gpu_complaints(*health);
@@ -106,7 +107,7 @@ std::vector<std::pair<std::string, std::string>> gpu_settings(const GpuHealth& h
 std::vector<Judgement> judge_gpus(const std::vector<std::optional<WatchedGpu>>& gpus,
                                   const std::vector<std::string>& hosts) {
   std::vector<Judgement> all;
-  int healthy = 0;
+  int known = 0;
   std::string unknown;
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     if (!gpus[rank]) continue;
@@ -126,12 +127,12 @@ std::vector<Judgement> judge_gpus(const std::vector<std::optional<WatchedGpu>>& 
     if (gpu.throttled > 0) {
       add(gpu.throttled > kShortly ? Verdict::fail : Verdict::inconclusive, throttling_text(gpu));
     }
-    if (gpu.complaints.empty() && gpu.throttled == 0) ++healthy;
+    ++known;
   }
   if (!unknown.empty()) all.push_back(accept::judged(kGpuRule, kGpus, Verdict::unrated, unknown));
-  if (healthy > 0 && all.empty()) {
+  if (known > 0 && all.empty()) {
     all.push_back(accept::judged(kGpuRule, kGpus, Verdict::pass,
-                                 fmt::format("{} GPUs throttled nowhere and reported no error", healthy)));
+                                 fmt::format("{} GPUs throttled nowhere and reported no error", known)));
   }
   return all;
 }

@@ -100,22 +100,28 @@ ScaleEffort scale_effort(const engine::Setup& setup, const AcceptanceEffort& eff
           .iterations = effort.iterations};
 }
 
-/// Transport as the device tells it; else how processes talk, or that there is one process.
+/// Transport as the device tells it, else `otherwise`.
 std::string transport_of(const backend::Facts& device, const std::string& otherwise) {
   const auto told = std::ranges::find(device, "collectives", &backend::Facts::value_type::first);
   return told == device.end() ? otherwise : told->second;
 }
 
-/// Transport if the device does not tell it.
-std::string usual_transport(const engine::Setup& setup, const launch::Session* session) {
+/// Transport if the device does not tell it, as those of processes without GPUs do.
+std::string usual_transport(const engine::Setup& setup) {
   if (setup.config.device.backend == config::BackendKind::cuda) return {};  // NCCL chooses, and does not tell
-  return session == nullptr ? "shared memory of one process" : session->transport();
+  return "shared memory of one process";
 }
 
 /// Facts that a rank tells after everything else.
 struct RankStory {
   std::string transport;
   std::optional<WatchedGpu> gpu;
+};
+
+/// Times of a rank: until it was ready, and what its host did while it measured.
+struct RankTimes {
+  double ready_s = 0;
+  ProcessorTime used;
 };
 
 }  // namespace
@@ -134,6 +140,16 @@ Fields<RankFacts> declared() {
   }};
 }
 template <>
+Fields<RankTimes> declared() {
+  using T = RankTimes;
+  return {"RankTimes", "Times of a rank and its host.", "accept/stages/measure_acceptance.h", {
+    {"ready_s", &T::ready_s, "s", "until its device and its communicators were there"},
+    {"machine_s", via(&T::used, &ProcessorTime::machine_s), "s", "that all processors were there"},
+    {"busy_s", via(&T::used, &ProcessorTime::busy_s), "s", "that somebody used them"},
+    {"own_s", via(&T::used, &ProcessorTime::own_s), "s", "that its process used them"},
+  }};
+}
+template <>
 Fields<RankStory> declared() {
   return {"RankStory", "Last message of a rank, after everything else.", "accept/stages/measure_acceptance.h", {
     {"transport", &RankStory::transport, "", "what carried its bytes"},
@@ -148,16 +164,11 @@ namespace {
 class AcceptanceRank {
  public:
   AcceptanceRank(const engine::Setup& setup, const AcceptanceEffort& effort, RankContext& context, RankMeeting& meeting,
-                 const std::string& transport, const AcceptanceLead* lead)
-      : setup_(setup),
-        effort_(effort),
-        context_(context),
-        meeting_(meeting),
-        transport_(transport),
-        lead_(context.rank == 0 ? lead : nullptr) {}
+                 const AcceptanceLead* lead)
+      : setup_(setup), effort_(effort), context_(context), meeting_(meeting), lead_(lead) {}
 
-  void run(AcceptanceMeasurements& m) {
-    take_inventory(m);
+  void run(const RankFacts& own, const std::string& transport, AcceptanceMeasurements& m) {
+    take_inventory(own, m);
     if (leads()) m.stopped_because = lead_->why_stop(m);
     if (decided(m.stopped_because.empty() ? 0 : 1) != 0) return;
     measure_in_rounds(m);
@@ -170,7 +181,7 @@ class AcceptanceRank {
       m.scales = measure_scales(cluster_, scale, context_, meeting_,
                                 [this](const std::string& name, auto estimate_s) { return begins(name, estimate_s); });
     }
-    const RankStory mine{transport_of(context_.device.facts(), transport_), watched_gpu(context_.device.health())};
+    const RankStory mine{transport_of(context_.device.facts(), transport), watched_gpu(context_.device.health())};
     for (RankStory& told : meeting_.gather(context_, mine)) {
       m.transports.push_back(std::move(told.transport));
       m.gpus.push_back(std::move(told.gpu));
@@ -200,12 +211,11 @@ class AcceptanceRank {
     return true;
   }
 
-  void take_inventory(AcceptanceMeasurements& m) {
+  void take_inventory(const RankFacts& own, AcceptanceMeasurements& m) {
     begin("inventory");
     std::vector<std::string> leaves;
     accept::Cluster told;  // to all: its shape
-    std::vector<RankFacts> facts =
-        meeting_.gather(context_, own_facts(context_.device.facts(), context_.device.health()));
+    std::vector<RankFacts> facts = meeting_.gather(context_, own);
     if (leads()) {
       for (RankFacts& f : facts) {
         m.hosts.push_back(f.host);
@@ -287,7 +297,7 @@ class AcceptanceRank {
       const std::vector<accept::Round> rounds = accept::first_rounds(cluster_);
       const std::int64_t first_ns = now_ns();
       measure_by_all(rounds.front());  // warms up, and tells how long the rest will take
-      const double all_s = static_cast<double>(now_ns() - first_ns) * 1e-9 * static_cast<double>(rounds.size());
+      const double all_s = seconds_since(first_ns) * static_cast<double>(rounds.size());
       // Some pairs blame nobody: their time is left to other stages.
       if (lead_->clock.admits(name, all_s)) {
         begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)), all_s);
@@ -353,8 +363,8 @@ class AcceptanceRank {
       timed([&](Stamp* stamp) { pair->all_gather(kPairLane, (*blocks_)[0], (*blocks_)[1], count, DType::f32, stamp); });
     }
     const std::vector<std::vector<double>> all = meeting_.gather(context_, mine);
+    if (!leads()) return {};
     std::vector<accept::PairRate> rates;
-    if (!leads()) return rates;
     for (const accept::Pairing& p : round) {
       std::vector<PairTimes> rails;
       for (int r = 0; r < cluster_.rails; ++r) {
@@ -414,7 +424,6 @@ class AcceptanceRank {
   const AcceptanceEffort& effort_;
   RankContext& context_;
   RankMeeting& meeting_;
-  const std::string& transport_;
   const AcceptanceLead* lead_;
   accept::Cluster cluster_;
   int iterations_ = 0;
@@ -548,37 +557,47 @@ std::vector<Message> ladder_of(const engine::Setup& setup) {
   return messages;
 }
 
-void measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort, launch::Session* session,
-                        const AcceptanceLead* lead) {
+backend::BackendOptions acceptance_options(const engine::Setup& setup, const AcceptanceEffort& effort,
+                                           launch::Session* session) {
   backend::BackendOptions options = engine::backend_options(setup, session);
   const std::int64_t matrix_bytes = std::int64_t{effort.matrix} * effort.matrix * size_of(DType::f32);
   options.pool_bytes = CollectiveBuffers::bytes(most_bytes(ladder_of(setup))) + Blocks<3>::bytes(matrix_bytes) +
                        Blocks<2>::bytes(effort.memory_bytes) + Blocks<2>::bytes(2 * effort.pair_bytes) +
                        scale_bytes(scale_effort(setup, effort), options.ranks);
   options.category_bytes = {};
+  return options;
+}
+
+void measure_on_rank(const engine::Setup& setup, const AcceptanceEffort& effort, RankContext& context,
+                     RankMeeting& meeting, const RankFacts& own, const std::string& transport,
+                     const AcceptanceLead* lead, AcceptanceMeasurements& m) {
+  AcceptanceRank(setup, effort, context, meeting, lead).run(own, transport, m);
+}
+
+void measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort, launch::Session* session,
+                        const AcceptanceLead* lead) {
+  const backend::BackendOptions options = acceptance_options(setup, effort, session);
   RankMeeting meeting(options.ranks, session);
-  const std::string transport = usual_transport(setup, session);
+  const std::string transport = usual_transport(setup);
   std::vector<launch::ClockOffset> clocks;
   if (session != nullptr) clocks = launch::measure_clock_offsets(session->control());
   const std::int64_t begin_ns = now_ns();
   const auto backend = select_backend(std::string(config::to_string(setup.config.device.backend)));
   backend->run(options, [&](RankContext& context) {
     const ProcessorTime before = processor_time();
-    const double ready_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+    RankTimes mine{.ready_s = seconds_since(begin_ns), .used = {}};
     AcceptanceMeasurements of_no_use;
-    AcceptanceMeasurements& m = context.rank == 0 && lead != nullptr ? lead->measured : of_no_use;
+    const AcceptanceLead* const own_lead = context.rank == 0 ? lead : nullptr;
+    AcceptanceMeasurements& m = own_lead != nullptr ? lead->measured : of_no_use;
     m.clocks = clocks;
     m.rates_tails = effort.iterations >= kForTails;
-    AcceptanceRank(setup, effort, context, meeting, transport, lead).run(m);
-    const ProcessorTime used = since(before);
-    const std::vector<double> own{ready_s, used.machine_s, used.busy_s, used.own_s};
-    const std::vector<std::vector<double>> all = meeting.gather(context, own);
-    if (context.rank != 0) return;
+    measure_on_rank(setup, effort, context, meeting, own_facts(context.device.facts(), context.device.health()),
+                    transport, own_lead, m);
+    mine.used = since(before);
     std::vector<ProcessorUse> uses;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const std::vector<double>& of_rank = all[rank];
-      m.ready_s.push_back(of_rank.at(0));
-      uses.push_back({m.hosts.at(rank), {of_rank.at(1), of_rank.at(2), of_rank.at(3)}});
+    for (const RankTimes& of_rank : meeting.gather(context, mine)) {
+      m.ready_s.push_back(of_rank.ready_s);
+      uses.push_back({m.hosts.at(uses.size()), of_rank.used});
     }
     m.others_share = taken_by_others(uses, session == nullptr);
   });

@@ -122,6 +122,16 @@ struct AcceptanceLead {
   AcceptanceMeasurements& measured;  ///< what all have measured so far, also where an error ends it
 };
 
+/// Options of the backend for ranks that measure so much.
+backend::BackendOptions acceptance_options(const engine::Setup& setup, const AcceptanceEffort& effort,
+                                           launch::Session* session);
+
+/// One rank's part of measure_acceptance(), which tells `own` of itself. `transport`: what carries its bytes if its
+/// device does not tell; `lead`: of rank 0, elsewhere null.
+void measure_on_rank(const engine::Setup& setup, const AcceptanceEffort& effort, backend::RankContext& context,
+                     RankMeeting& meeting, const RankFacts& own, const std::string& transport,
+                     const AcceptanceLead* lead, AcceptanceMeasurements& m);
+
 /// All stages that need ranks but no training, on threads of this process or on this process's rank of `session`. Rank
 /// 0 has the `lead`, elsewhere it is null. Throws as Backend::run.
 void measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort, launch::Session* session,

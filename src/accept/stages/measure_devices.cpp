@@ -27,7 +27,7 @@ constexpr int kOpsOfARound = 3;
 accept::DeviceRounds measure_rounds(const std::function<double()>& one, const Rounds& rounds) {
   const std::int64_t first_ns = now_ns();
   one();
-  if (!rounds.begin(static_cast<double>(now_ns() - first_ns) * 1e-9, rounds.count)) return {};
+  if (!rounds.begin(seconds_since(first_ns), rounds.count)) return {};
   std::vector<double> mine;
   for (int round = 0; round < rounds.count && (round == 0 || rounds.goes_on()); ++round) {
     rounds.context.world.barrier();
@@ -170,7 +170,7 @@ accept::DeviceRounds measure_launches(const Rounds& rounds) {
           Lane::compute, "launch", [&](Kernels& kernels) { kernels.fill_zero(blocks[0], kLittle); }, nullptr);
       device.record(kDone, Lane::compute);
       device.host_wait(kDone);
-      us.push_back(static_cast<double>(now_ns() - began_ns) * 1e-3);
+      us.push_back(us_since(began_ns));
     }
     return account::median(std::move(us));
   };

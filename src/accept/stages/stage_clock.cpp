@@ -73,6 +73,17 @@ int StageClock::fitting(int wanted, int least, double each_s, double share) {
   return taken;
 }
 
+int StageClock::begin_fitting(const std::string& name, int wanted, int least, int more, double each_s, double share) {
+  if (!admits(name, each_s * (least + more))) return 0;
+  const int taken = fitting(wanted, least, each_s, share);
+  if (taken > 0) {
+    begin(name, each_s * (taken + more));
+  } else {
+    skip(name, spent());
+  }
+  return taken;
+}
+
 double duration_s(const std::string& text) {
   constexpr double kMost_s = 1e6;
   char* end = nullptr;

@@ -36,6 +36,9 @@ class StageClock {
   /// `wanted` times, or as often as it fits, but `least` times; 0 if not even those fit into all that is left. Less
   /// than wanted is noted with the stage that begins next.
   int fitting(int wanted, int least, double each_s, double share);
+  /// Begins a stage of `wanted` repetitions beside `more`, or of as many as fit; returns their number. 0: it is
+  /// skipped, with its reason, for there is no time for `least` of them.
+  int begin_fitting(const std::string& name, int wanted, int least, int more, double each_s, double share);
 
   double spent_s() const { return now_s_() - began_s_; }
   double left_s() const { return budget_s_ - spent_s(); }

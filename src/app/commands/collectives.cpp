@@ -17,6 +17,7 @@
 #include "runs/job_run.h"
 #include "runs/result_file.h"
 #include "runs/result_folder.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -56,7 +57,10 @@ World world_of(const CollectivesArguments& arguments, const launch::Session* ses
 int run_collectives(const CollectivesArguments& arguments, Job* job) {
   launch::Session* const session = job == nullptr ? nullptr : &job->session();
   const std::optional<double> least = least_bus_bandwidth(launch::process_environment());
-  if (!arguments.output_file.empty()) refuse_old_file(arguments.output_file, arguments.overwrite, "-J");
+  if (!arguments.output_file.empty()) {
+    refuse_old_file(arguments.output_file, arguments.overwrite, "-J");
+    const trace::WholeFile can_be_written(arguments.output_file);  // else it is said before anything is measured
+  }
   World world = world_of(arguments, session);
   if (job != nullptr) {
     order_service(*job, kCollectivesService, arguments.given);

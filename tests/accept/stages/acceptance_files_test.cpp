@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "accept/stages/acceptance.h"
 #include "accept/stages/acceptance_files.h"
 #include "accept/stages/acceptance_report.h"
 #include "accept/stages/judgement_files.h"
@@ -13,6 +16,7 @@
 #include "acceptance_cases.h"
 #include "base/error.h"
 #include "config/support.h"
+#include "runs/result_file.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -170,6 +174,10 @@ TEST(LostRanks, FailByNameInAllFiles) {
 }
 
 TEST(LostRanks, OneThatNobodyKnowsAndOneBeyondTheRanksAreNamedToo) {
+  const AcceptanceReport first = judge_lost_ranks({}, 2, {}, {{.rank = 0, .host = "a", .sentence = "rank 0 is gone"}});
+  EXPECT_EQ(first.findings.front().element, (Element{Element::Kind::gpu, 0, 0}));
+  EXPECT_EQ(first.judgements.front().part, "rank 0");
+  EXPECT_EQ(first.hosts, (std::vector<std::string>{"a", ""}));
   const AcceptanceReport report = judge_lost_ranks({}, 2, {"a", "b"},
                                                    {{.rank = -1, .host = "c", .sentence = "all hang"},
                                                     {.rank = 2, .host = "d", .sentence = "rank 2 is gone"},
@@ -338,6 +346,9 @@ TEST(NodeLists, NameWhoFailedAndPassNobodyBesideThem) {
   EXPECT_EQ(host_lines(node_lists(report).fail), "b\n");
   finding.kind = accept::Finding::Kind::transient;
   EXPECT_TRUE(node_lists(report).fail.empty());
+  judgement.verdict = accept::Verdict::fail;
+  judgement.ranks = {6};  // of which no host is known
+  EXPECT_TRUE(node_lists(report).fail.empty());
   report.hosts.assign(6, "a");
   EXPECT_EQ(host_lines(node_lists(report).fail), "a\n") << "there is no other";
   report.verdict = accept::Verdict::inconclusive;
@@ -357,6 +368,7 @@ TEST(AcceptanceFilesTest, ResultJsonHasWhatWasMeasured) {
   const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
   const nlohmann::json j = acceptance_json(report, m, World{}, {{"matrix", 3}});
   EXPECT_EQ(j["kind"], "acceptance");
+  EXPECT_EQ(acceptance_file_facts().name, "Acceptance");
   EXPECT_EQ(j["verdict"], "fail");
   EXPECT_EQ(j["fabric"], report.fabric);
   EXPECT_EQ(j["emulated"], false);
@@ -461,6 +473,69 @@ TEST(AcceptanceFilesTest, MetricsAreThisText) {
                                     "(device 1 of node 0, b)\n"));
   EXPECT_THAT(table, HasSubstr("fail     floor  x: rank 1  2.50 GB/s  2.00 to 3.00      –\n"
                                "1 rules were not rated: --verbose shows them\n"));
+}
+
+TEST(AcceptanceFilesTest, EachFileHasItsContentAndTheTableIsPrinted) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.fingerprints[5][1].second = "5.10";
+  m.hosts[5] = "other";
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const config::TemporaryFolder folder;
+  const auto content = [&](const char* name) {
+    std::ifstream file(folder.path() / name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  write_acceptance(folder.path(), report, m, World{}, {{"matrix", 3}});
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), acceptance_table(report));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("written to " + folder.path().string()));
+  const std::string result = content("result.json");
+  EXPECT_EQ(nlohmann::json::parse(result)["settings"], nlohmann::json::parse(R"({"matrix": 3})"));
+  EXPECT_EQ(nlohmann::json::parse(result)["verdict"], "fail");
+  EXPECT_EQ(content("junit.xml"), acceptance_junit(report));
+  EXPECT_EQ(content("summary.md"), acceptance_markdown(report, sha256(result)));
+  EXPECT_EQ(content("metrics.prom"), acceptance_metrics(report));
+  EXPECT_EQ(content("pass_nodes.txt"), "");
+  EXPECT_EQ(content("fail_nodes.txt"), "other\n");
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  write_acceptance(folder.path(), judge_acceptance(wanted(), measured({}), &trial), m, World{}, {});
+  EXPECT_EQ(content("pass_nodes.txt") + content("fail_nodes.txt"), "node\n");
+  EXPECT_EQ(report_lost(folder.path(), judge_no_devices(wanted(), "node7", 8), config::RunConfig{}, {"accept"},
+                        ExitCode::below_floor),
+            10);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("no GPU of node7 answers"));
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(content("fail_nodes.txt"), "node7\n");
+  EXPECT_EQ(settings_compared(wanted(), config::RunConfig{})["matrix"], wanted().matrix);
+}
+
+TEST(LostRanks, HowTheRanksEndedIsTheExitCode) {
+  const config::TemporaryFolder folder;
+  const auto ended = [&](const std::vector<int>& codes, config::BackendKind backend = config::BackendKind::cpu) {
+    std::vector<launch::RankEnd> ends(codes.size());
+    for (std::size_t rank = 0; rank < codes.size(); ++rank) {
+      ends[rank].code = codes[rank];
+      if (codes[rank] < 0) ends[rank].signal = SIGKILL;
+    }
+    config::RunConfig config;
+    config.device.backend = backend;
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = report_ends(wanted(), config, folder.path(), {"accept"}, 60, ends);
+    ::testing::internal::GetCapturedStderr();
+    return fmt::format("{}: {}", code, ::testing::internal::GetCapturedStdout().substr(0, 17));
+  };
+  EXPECT_EQ(ended({10, 10}), "10: ") << "rank 0's";
+  EXPECT_EQ(ended({5, 2, 5}), "2: ") << "a rank refuses the configuration";
+  EXPECT_EQ(ended({5, -9, 5}), "5: FAIL: 3 ranks on ");
+  std::ifstream cpu(folder.path() / "summary.md");
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(cpu), {}), HasSubstr("dmesg: out of memory"));
+  EXPECT_EQ(ended({5, -9}, config::BackendKind::cuda), "5: FAIL: 2 ranks on ");
+  std::ifstream gpu(folder.path() / "summary.md");
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(gpu), {}), HasSubstr("dmesg: Xid, out of memory"));
 }
 
 TEST(JunitTest, ASuiteIsThisText) {

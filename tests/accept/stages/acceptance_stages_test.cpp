@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,13 @@
 #include "account/statistics.h"
 #include "base/error.h"
 #include "config/find_file.h"
+#include "launch/addresses.h"
+#include "launch/local_job.h"
+#include "launch/run_ranks.h"
+#include "record/json_fields.h"
+#include "record/json_part.h"
 #include "runs/cell.h"
+#include "runs/job_run.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -27,23 +34,32 @@ struct Heard {
   int rank = -2;
   std::string why;
   std::vector<Stage> stages;  ///< of what was kept
+  std::vector<std::string> nodes{};
+  bool hangs = false;
 };
 
-/// Stages of a tiny run on `ranks` ranks, of which the profile expects `expected`.
-Measured stages(const Patience& patience, int ranks = 4, int expected = 0, Heard* heard = nullptr) {
-  const Cell cell = open_cell(
-      load_config(config::find_profile("quickstart"),
-                  {"model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32",
-                   "train.batch_per_rank=1", "train.steps=5", "train.warmup=1", "emulate.compute_tflops=1",
-                   "emulate.link_gb_per_s=10", "emulate.link_latency_us=0", fmt::format("mesh.ranks={}", ranks)},
-                  nullptr));
+config::RunConfig tiny(int ranks) {
+  return load_config(config::find_profile("quickstart"),
+                     {"model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32",
+                      "train.batch_per_rank=1", "train.steps=5", "train.warmup=1", "emulate.compute_tflops=1",
+                      "emulate.link_gb_per_s=10", "emulate.link_latency_us=0", fmt::format("mesh.ranks={}", ranks)},
+                     nullptr);
+}
+
+config::Acceptance expecting(int ranks) {
   config::Acceptance wanted;
   wanted.run = "quickstart";
   wanted.matrix = 16;
   wanted.memory_mib = 1;
-  wanted.ranks = expected;
+  wanted.ranks = ranks;
+  return wanted;
+}
+
+/// Stages of a tiny run on `ranks` ranks, of which the profile expects `expected`.
+Measured stages(const Patience& patience, int ranks = 4, int expected = 0, Heard* heard = nullptr) {
+  const Cell cell = open_cell(tiny(ranks));
   return measure_stages(
-      wanted, cell, patience, nullptr,
+      expecting(expected), cell, patience, nullptr,
       [&](const std::vector<std::string>& nodes, int rank, const std::string& why, bool hangs) {
         EXPECT_EQ(nodes.size(), 1U);
         EXPECT_FALSE(hangs);
@@ -112,6 +128,7 @@ TEST(AcceptanceStagesTest, ASoakRepeatsThePartsForWhatIsLeft) {
   EXPECT_EQ(m.raw.stages.back().name, "soak");
   EXPECT_FALSE(m.raw.stages.back().skipped);
   EXPECT_GT(*m.raw.stages.back().estimate_s, 100);
+  EXPECT_GT(m.raw.stages.back().took_s, 100);
   EXPECT_GE(m.raw.soak.size(), 30U);
   EXPECT_EQ(m.raw.soak.size() % 30, 0U) << "whole passes, as it begins none for which no time is left";
   EXPECT_EQ(m.raw.arrivals.size(), 5U + 2 * 30);
@@ -215,6 +232,90 @@ TEST(AcceptanceStagesTest, WhatWasMeasuredIsKeptForItsUserAndALostRankIsTold) {
   EXPECT_EQ(of_lost.kept, 0);
   EXPECT_EQ(of_lost.rank, 0) << "of one process it is the one";
   EXPECT_THAT(of_lost.why, HasSubstr("it is gone"));
+}
+
+/// Stages of two processes, which are threads here; the second one does `other`.
+Measured of_processes(const Patience& patience, Heard& heard, const std::function<void(Job& job)>& other) {
+  const Cell cell = open_cell(tiny(2));
+  const config::Acceptance wanted = expecting(0);
+  const int port = launch::testing::free_port();
+  Measured measured;
+  launch::run_ranks(2, [&](int rank) {
+    Job job(launch::testing::place(rank, 2, port));
+    if (rank == 1) return other(job);
+    try {
+      measured = measure_stages(
+          wanted, cell, patience, &job,
+          [&](const std::vector<std::string>& nodes, int lost, const std::string& why, bool hangs) {
+            heard = {.lost = heard.lost + 1, .rank = lost, .why = why, .stages = {}};
+            heard.nodes = nodes;
+            heard.hangs = hangs;
+          },
+          [&](const Measured&) { ++heard.kept; });
+      announce_end(job, 7);
+    } catch (const BackendError& error) {
+      job.channel().fail(error.what());
+    }
+  });
+  return measured;
+}
+
+TEST(AcceptanceStagesTest, ProcessesServeTheStagesThatRank0Leads) {
+  Heard heard;
+  std::atomic<int> code = 0;
+  ::testing::internal::CaptureStderr();
+  const Measured m = of_processes({false, kWithoutEnd_s, 600, [] { return 0.0; }}, heard, [&](Job& job) {
+    code = serve(job, {{kAcceptanceService, serve_acceptance}});
+    const nlohmann::json order{
+        {"stage", "steps"}, {"config", ""}, {"effort", fields<AcceptanceEffort>().write(AcceptanceEffort{})}};
+    EXPECT_THROW(serve_acceptance(job, JsonPart(order)), Error) << "a training is ordered by others";
+  });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(": matrix products of all 2 ranks, about "));
+  EXPECT_EQ(code, 7);
+  EXPECT_EQ(heard.lost + heard.kept, 0);
+  const std::string parts = "computation alone, communication alone and both";
+  EXPECT_THAT(names(m), ElementsAre("inventory", "matrix products", "pairs", "all_gather", "reduce_scatter",
+                                    "all_gather", "reduce_scatter", "all_gather", "reduce_scatter",
+                                    "collectives in groups", "training steps", parts));
+  EXPECT_EQ(m.raw.hosts.size(), 2U);
+  EXPECT_EQ(m.raw.clocks.size(), 2U);
+  EXPECT_EQ(m.raw.standstill_s.size(), 2U);
+  EXPECT_EQ(m.raw.arms.size(), 8U);
+  EXPECT_EQ(m.trial->measurement.traces.size(), 2U);
+}
+
+TEST(AcceptanceStagesTest, RanksThatHangAreEndedAtTheLimitAndTheLastStageIsTold) {
+  Heard heard;
+  ::testing::internal::CaptureStderr();
+  of_processes({false, kWithoutEnd_s, 0.2, [] { return 0.0; }}, heard, [](Job& job) {
+    EXPECT_THROW(job.channel().receive(0, "what never comes"), BackendError);  // it serves nothing
+  });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("the ranks did not come to an end within 0.2 s"));
+  EXPECT_EQ(heard.lost, 1);
+  EXPECT_TRUE(heard.hangs);
+  EXPECT_EQ(heard.rank, -1);
+  EXPECT_EQ(heard.why,
+            "the ranks did not come to an end within 0.2 s (--limit); the last stage was: before the first stage");
+  EXPECT_EQ(heard.nodes.size(), 2U);
+}
+
+TEST(AcceptanceStagesTest, ARankThatFailsIsNamedWithItsReason) {
+  Heard heard;
+  ::testing::internal::CaptureStderr();
+  of_processes({false, kWithoutEnd_s, 600, [] { return 0.0; }}, heard, [](Job& job) {
+    const Service names_only = [](Job& other, const JsonPart& order) {
+      if (order.text("stage", "") == "names") return serve_acceptance(other, order);
+      other.channel().fail("its memory is full");
+    };
+    EXPECT_THROW(serve(job, {{kAcceptanceService, names_only}}), BackendError);
+  });
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(heard.lost, 1);
+  EXPECT_FALSE(heard.hangs);
+  EXPECT_EQ(heard.rank, 1);
+  EXPECT_THAT(heard.why, HasSubstr("its memory is full"));
+  EXPECT_EQ(heard.nodes, std::vector<std::string>(2, launch::node_name()));
 }
 
 }  // namespace

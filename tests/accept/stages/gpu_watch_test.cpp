@@ -149,9 +149,11 @@ TEST(AcceptanceGpus, ClocksAreOfSamplesThatThrottledOrWorked) {
   sample(1000, bit(ClockLimit::hardware_thermal));
   sample(900, bit(ClockLimit::hardware_thermal));
   sample(1100, bit(ClockLimit::hardware_thermal));
+  sample(1300, bit(ClockLimit::hardware_thermal));
+  sample(1200, bit(ClockLimit::hardware_thermal));
   gpu = *watched_gpu(health);
-  EXPECT_EQ(gpu.sm_mhz, 1000);
-  EXPECT_DOUBLE_EQ(gpu.throttled, 3.0 / 8);
+  EXPECT_EQ(gpu.sm_mhz, 1100);
+  EXPECT_DOUBLE_EQ(gpu.throttled, 0.5);
   EXPECT_EQ(gpu.limits, bit(ClockLimit::power_cap) | bit(ClockLimit::hardware_thermal));
 }
 
@@ -176,6 +178,9 @@ TEST(AcceptanceGpus, OfTwoStagesTheWorseCounts) {
   EXPECT_EQ(seen[0]->limits, bit(ClockLimit::hardware_thermal) | bit(ClockLimit::power_brake));
   add_watched(seen, {brief, hot});
   EXPECT_EQ(seen[0]->sm_mhz, 1000) << "it throttled less";
+  for (GpuSample& sample : hot.samples) sample.sm_mhz = 800;
+  add_watched(seen, {hot});
+  EXPECT_EQ(seen[0]->sm_mhz, 1000) << "it throttled as much";
   EXPECT_EQ(seen[1]->unknown_because, "");
   EXPECT_DOUBLE_EQ(seen[1]->throttled, 0.3);
   add_watched(seen, {unknown, unknown});

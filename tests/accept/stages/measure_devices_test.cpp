@@ -54,6 +54,28 @@ TEST(Launches, AHostThatIsSlowIsNamedAndAFleetIsNot) {
   EXPECT_THAT(fleet[0].ranks, IsEmpty());
 }
 
+TEST(Launches, OfAllThatAreBadOneJudgementIsOfAllAndOneAloneIsNamed) {
+  const auto told = [](const std::vector<double>& us, double tolerance_pct) {
+    AcceptanceMeasurements m = measured({});
+    m.hosts.assign(us.size(), "a");
+    m.launch_us.assign(9, us);
+    config::Acceptance w;
+    w.tolerance_pct = tolerance_pct;
+    w.references = {{.figure = "launch", .value = 10, .hop_us = 0, .ceiling = 0, .source = "a table"}};
+    std::string text;
+    for (const Judgement& j : judge_acceptance(w, m, nullptr).judgements) {
+      if (j.rule == "latency")
+        text += (j.part.empty() ? "all" : j.part) + " " + std::string(to_string(j.verdict)) + "; ";
+    }
+    return text;
+  };
+  EXPECT_EQ(told({20.1}, 50), "rank 0 on a fail; ") << "20 us are allowed";
+  EXPECT_EQ(told({20}, 50), "all pass; ");
+  EXPECT_EQ(told({30, 30}, 50), "all fail; ");
+  EXPECT_EQ(told({30, 30, 30}, 50), "all fail; ");
+  EXPECT_EQ(told({10, 30, 30}, 50), "rank 1 on a fail; rank 2 on a fail; ");
+}
+
 TEST(Launches, WithoutGpusTheyNeverPass) {
   AcceptanceMeasurements m = measured({});
   config::Acceptance w;
@@ -76,24 +98,6 @@ TEST(Launches, WhatOtherProgramsTookIsAnUncertaintyOfWhatProcessorsDo) {
     std::vector<accept::Finding> findings;
     soften(m, judgements, findings);
     EXPECT_EQ(judgements.at(0).verdict, busy ? Verdict::inconclusive : Verdict::fail);
-  }
-}
-
-TEST(Launches, AreMeasuredInEveryRound) {
-  constexpr int kRanks = 2, kRounds = 3;
-  backend::BackendOptions options;
-  options.ranks = kRanks;
-  RankMeeting meeting(kRanks, nullptr);
-  accept::DeviceRounds rounds;
-  select_backend("cpu")->run(options, [&](backend::RankContext& context) {
-    accept::DeviceRounds us =
-        measure_launches({kRounds, context, meeting, [](double, int) { return true; }, [] { return true; }});
-    if (context.rank == 0) rounds = std::move(us);
-  });
-  ASSERT_THAT(rounds, SizeIs(kRounds));
-  for (const std::vector<double>& round : rounds) {
-    EXPECT_THAT(round, SizeIs(kRanks));
-    EXPECT_THAT(round, Each(Gt(0)));
   }
 }
 
@@ -126,28 +130,6 @@ Scales scales(ScaleEffort effort, std::size_t stages = 9) {
     if (context.rank == 0) all.measured = std::move(mine);
   });
   return all;
-}
-
-TEST(ScalesTest, AreMeasuredFromTwoRanksToAll) {
-  const Scales s = scales({.link_bytes_per_s = 1024});
-  EXPECT_THAT(s.names, ElementsAre("collectives in groups of 2", "collectives in groups of 4"));
-  // 64 elements of 4 bytes take a quarter of a second; three iterations and one before them.
-  EXPECT_THAT(s.seconds, ElementsAre(2.0, 6.0));
-  std::vector<std::string> rows;
-  for (const CollectiveRow& row : s.measured) {
-    rows.push_back(std::string(to_string(row.message.op)) + " " + std::to_string(row.message.ranks) + " " +
-                   std::string(type_name(row.message.dtype)) + (row.in_place ? " in place" : ""));
-    const Timing& timing = row.timing();
-    EXPECT_EQ(row.message.count, 64);
-    EXPECT_EQ(row.reduction.has_value(), row.message.reduces());
-    ASSERT_EQ(timing.iterations_us.size(), 3U);
-    EXPECT_GT(timing.time_us, 0);
-    EXPECT_DOUBLE_EQ(timing.time_us, timing.scatter.mean_us);
-    EXPECT_THAT(timing.iterations_us, Each(Gt(0)));
-  }
-  EXPECT_THAT(rows, ElementsAre("all_gather 2 bfloat16 in place", "reduce_scatter 2 float",
-                                "all_gather 4 bfloat16 in place", "reduce_scatter 4 float"));
-  EXPECT_EQ(scale_bytes({.count = 1 << 20, .gathered = DType::bf16}, 4), 3 * (16 << 20));
 }
 
 TEST(ScalesTest, EndWhereNoTimeIsLeft) {

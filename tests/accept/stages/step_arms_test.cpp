@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "schedule/memory_walk.h"
 #include "support/hand_run.h"
 #include "support/tiny_run.h"
 
@@ -102,8 +103,19 @@ TEST(StepArmsRun, WarmUpIsWholeStepsAndMemoryIsWhatTheArmsNeed) {
     EXPECT_EQ(collectives(first + 5), 0);
   }
   const engine::Setup plain = engine::set_up(config);
+  EXPECT_EQ(arms.memory, schedule::memory_walk(arms.schedules, 3 + 12));
   EXPECT_EQ(arms.pool_bytes,
             plain.pool_bytes + std::max<std::int64_t>(0, arms.memory.reserved - plain.memory.reserved));
+}
+
+/// The queue of fsdp1_queue fills over several steps.
+TEST(StepArmsRun, WarmUpLastsUntilStepsRepeat) {
+  config::RunConfig config = testing::settled(testing::tiny_decoder());
+  config.train.warmup = 0;
+  config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::fsdp1_queue, 20};
+  const std::ptrdiff_t steps = std::ssize(engine::set_up(config).schedules.steps);
+  EXPECT_GT(steps, 1);
+  EXPECT_EQ(set_up_arms(config, 1).config.train.warmup, steps - 1);
 }
 
 TEST(StepArmsRun, WithoutPrefetchNothingIsHiddenInForward) {

@@ -35,6 +35,7 @@ TEST(TopologyTest, TheProfileTellsHowManyNodesASwitchHas) {
   EXPECT_EQ(tell_switches(2, leaves, cluster), "the profile: 2 nodes on each, in the order of their ranks");
   EXPECT_EQ(cluster.nodes_per_switch, 2);
   EXPECT_THAT(cluster.switch_of, IsEmpty());
+  EXPECT_EQ(tell_switches(1, leaves, cluster), "the profile: 1 nodes on each, in the order of their ranks");
 }
 
 TEST(TopologyTest, SlurmTellsEachTaskItsSwitch) {
