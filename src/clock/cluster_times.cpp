@@ -83,10 +83,9 @@ class Loads {
 double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const ClusterUse& use) {
   const GroupShape shape =
       shape_of(plan.groups.members(plan::Group::shard, 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
-  if (shape.ranks == 1) return 0;
   constexpr double kLarge = 1 << 30;
   const CollectiveCost cost = collective_cost(cluster, Collective::all_gather, kLarge, shape, use.algorithm);
-  return kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
+  return shape.ranks == 1 ? 0 : kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
 }
 
 /// Seconds of products beside an exchange of ranks that split layers, op `exchange`. In backward the gather of a
@@ -144,7 +143,6 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
   times.workspace_bytes = library_bytes(cluster);
-  const bool contention = use.contention && plan.groups.ranks() > 1;
   Loads loads(schedules.steady(), work, compute, beside_collective(cluster, bus_rate(plan, cluster, use)));
   for (const schedule::Schedule& schedule : schedules.steps) {
     const std::vector<double> seconds = compute_seconds(schedule, work, compute, {}, config.fsdp.recompute_share);
@@ -174,14 +172,14 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
       costs.push_back(
           {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)});
       if (&schedule != &schedules.steady()) continue;
-      if (contention) loads.add(i, cost.ctas);
+      if (use.contention) loads.add(i, cost.ctas);
       times.choices.resize(schedule.ops.size());
       times.choices[i] =
           fmt::format("{}, {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric));
     }
   }
   times.own_issue = host_issue(training, cluster, work, compute, times);
-  if (contention) {
+  if (use.contention) {
     add_contention(
         training,
         [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t> beside) {

@@ -66,7 +66,7 @@ class Issuer {
       }
     }
     const double reach = static_cast<double>(training_.config.fsdp.max_reuse_distance);
-    const double r = elements > 0 ? std::min(1.0, reach / elements) : 1;
+    const double r = std::min(1.0, reach / elements);
     return factor_ * times_.second_step * calls * calls * (r - r * r / 2);
   }
 
