@@ -88,23 +88,22 @@ double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const Cl
   return shape.ranks == 1 ? 0 : kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
 }
 
-/// Seconds of products beside an exchange of ranks that split layers, op `exchange`. In backward the gather of a
+/// Seconds of products beside an exchange of ranks that split layers, op `exchange`, which is between two parts of a
+/// module's pass. In backward the gather of a
 /// column product's input hides behind its input's gradient, and the scatter of that behind the weight's gradient;
 /// other gathers hide behind the product of a rank's own rows (nanotron, parallel/tensor_parallel/functional.py
 /// @2411b022, from Megatron-LM). Gradients of input and weight take as long.
 double seconds_beside(const schedule::Schedule& schedule, std::size_t exchange, const std::vector<double>& seconds,
                       const std::vector<plan::ModuleWork>& work, int ranks) {
   const schedule::Op& op = schedule.ops[exchange];
+  const bool gathers = op.kind == schedule::OpKind::tensor_all_gather;
+  if (!gathers && op.kind != schedule::OpKind::tensor_reduce_scatter) return 0;
   const auto of_module = [&](const schedule::Op& o) { return o.module == op.module && o.lane == Lane::compute; };
   const auto here = schedule.ops.begin() + static_cast<std::ptrdiff_t>(exchange);
   const auto before = std::find_if(std::make_reverse_iterator(here), schedule.ops.rend(), of_module);
   const auto after = std::find_if(here, schedule.ops.end(), of_module);
-  if (before == schedule.ops.rend()) return 0;
   const bool back = before->kind == schedule::OpKind::backward;
-  if (op.kind == schedule::OpKind::tensor_reduce_scatter) {
-    return back ? seconds[schedule.ops.rend() - before - 1] / 2 : 0;
-  }
-  if (op.kind != schedule::OpKind::tensor_all_gather || after == schedule.ops.end()) return 0;
+  if (!gathers) return back ? seconds[schedule.ops.rend() - before - 1] / 2 : 0;
   const double half_after = seconds[after - schedule.ops.begin()] / 2;
   const bool block = work[op.module].kind == plan::ModuleKind::block;
   return back && (!block || schedule::part_of(*before) % 3 == 1) ? half_after : half_after / ranks;

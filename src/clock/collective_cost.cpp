@@ -177,7 +177,6 @@ CollectiveCost send_recv(const config::Cluster& cluster, double bytes, const Gro
   CollectiveCost cost;
   cost.latency_s = at.base + std::max(shape.per_node > 1 ? at.hop_intra : 0, at.hop_inter);
   transfer(cost, at.time(bytes, at.rate_intra), at.time(bytes, at.rate_inter));
-  cost.algorithm = Algorithm::direct;
   return cost;
 }
 

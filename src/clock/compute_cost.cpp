@@ -23,7 +23,7 @@ OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const
     return {OpWork::Unit::wire_bytes, static_cast<double>(message.hops()),
             static_cast<double>(message.bytes) * message.share()};
   }
-  if (const double flops = flops_of(op, sizes); flops > 0) return {OpWork::Unit::flops, 0, flops};
+  if (const double flops = flops_of(op, sizes); flops != 0) return {OpWork::Unit::flops, 0, flops};
   if (const auto* copy = std::get_if<schedule::Transfer>(&op.work)) {
     return {OpWork::Unit::pcie_bytes, 1, static_cast<double>(copy->bytes)};
   }

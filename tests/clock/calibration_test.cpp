@@ -253,6 +253,9 @@ TEST(Calibration, RanksThatShareCoresMoreThanThoseMeasuredMayTakeTurns) {
   c.ranks = 8;
   EXPECT_EQ(crowding(c, 8), 1);
   EXPECT_EQ(crowding(c, 4), 0.5);
+  c.cores = 1;
+  EXPECT_EQ(crowding(c, 16), 2);
+  c.cores = 2;
   c.ranks = 1;
   EXPECT_EQ(crowding(c, 2), 1) << "a core each";
   c.ranks = 2;
@@ -470,6 +473,14 @@ TEST(Calibration, WhatTookNothingHasALineOfNothing) {
   EXPECT_EQ(times.uncertainty.ratios, std::vector(1, std::vector(39, 1.0)));
 }
 
+/// A line of less than a nanosecond is a line.
+TEST(Calibration, WhatTakesNextToNothingIsOffByMuch) {
+  HandMeasured run;
+  for (int i = 0; i < 3; ++i) run.add_module(1e6);
+  const config::Calibration c = run.calibrated({{{0, 0}, {1, 1}, {2, 2}}});
+  for (const std::size_t i : {0U, 1U, 2U}) EXPECT_NEAR(c.lines[0].off[i], static_cast<double>(i), 1e-3);
+}
+
 TEST(Calibration, RecordsThatWereLostTellNothing) {
   HandMeasured run;
   run.add_module(1e6);
@@ -489,6 +500,7 @@ TEST(Calibration, StepsOfAnotherScheduleAreLeftOut) {
   const config::Calibration c = run.calibrated({{{9000, 9000}}, {{100, 100}}, {{300, 300}}});
   EXPECT_NEAR(c.lines[0].ns_per_amount * 1e6, 200, 1e-9);
   EXPECT_EQ(c.lines[0].residuals, (std::vector<double>{0.5, 0.5, 1.5, 1.5}));
+  EXPECT_NEAR(run.calibrated({{{9000, 9000}}}).lines[0].ns_per_amount * 1e6, 9000, 1e-9) << "of the first step alone";
 }
 
 /// Two runs of 100 and 300 ns, each drawn with replacement; and the middle ones of three hosts.

@@ -2,6 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
 #include "clock/forecast.h"
 #include "support/schedule_cases.h"
@@ -231,6 +239,182 @@ TEST(ClusterTimes, OffloadedStateCrossesPcieAndIsUpdatedAtTheHostsRate) {
   EXPECT_EQ(updates, 1);
   h100.host.memory_gb_per_s = 0;
   EXPECT_THROW(cluster_times(made, h100), ConfigError);
+}
+
+plan::ModuleWork block_of(const schedule::Training& training, config::Norm norm, int token_ranks) {
+  config::Model model = training.config.model;
+  model.norm = norm;
+  return plan::module_work(plan::tensor_part(model, training.plan.mesh.tensor), training.config.train.batch_per_rank,
+                           training.config.train.seq_len, token_ranks)[2];
+}
+
+double forward_ns(const schedule::Training& training, const OpTimes& times) {
+  const std::vector<schedule::Op>& ops = training.schedules.steady().ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind == schedule::OpKind::forward && ops[i].module == 2) return times.steps.back()[i].run_ns;
+  }
+  return -1;
+}
+
+/// nanotron's norms, and PyTorch's on a GPU whose kernels were measured, are one kernel; transformers' are several.
+TEST(ClusterTimes, NormsAreAsManyKernelsAsTheirFrameworkCalls) {
+  using enum config::Simulate::Framework;
+  for (const auto& [framework, measured, norm] : {std::tuple{own, true, config::Norm::rms},
+                                                  {own, false, config::Norm::rms},
+                                                  {pytorch, false, config::Norm::rms},
+                                                  {pytorch, true, config::Norm::layer},
+                                                  {transformers, true, config::Norm::rms},
+                                                  {nanotron, false, config::Norm::layer}}) {
+    config::RunConfig c = llama_like(8);
+    ASSERT_EQ(c.model.norm, config::Norm::rms);
+    c.simulate.framework = framework;
+    const testing::ScheduleCase made = testing::make_case(c);
+    ClusterUse use;
+    use.contention = false;
+    use.measured = measured;
+    config::Cluster machine = cluster("dgx-h100");
+    machine.measured = {};
+    machine.measured.eager_fraction = 0.5;
+    GpuRates rates = gpu_rates(machine, DType::bf16);
+    if (measured && framework != own) rates.apart_fraction = 0.5;
+    if (measured) rates.measured = machine.measured;
+    const ComputeCost cost(rates, use.framework, DType::bf16);
+    EXPECT_EQ(forward_ns(made, cluster_times(made, machine, use)),
+              std::nearbyint(cost.module_seconds(block_of(made, norm, 1), Pass::forward) * 1e9));
+  }
+}
+
+TEST(ClusterTimes, CollectivesCostWhatTheirGroupsDo) {
+  config::RunConfig c = llama_like(32);
+  c.mesh.shard = 8;
+  c.mesh.replicate = 4;
+  c.fsdp.strategy = config::Strategy::hybrid_shard;
+  const testing::ScheduleCase made = testing::make_case(c);
+  for (const Placement placement : {Placement::packed, Placement::spread}) {
+    const config::Cluster machine = cluster("dgx-h100");
+    ClusterUse use;
+    use.placement = placement;
+    const OpTimes times = cluster_times(made, machine, use);
+    const std::vector<schedule::Op>& ops = made.schedules.steady().ops;
+    int gathers = 0, reductions = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].is_collective()) continue;
+      const bool whole = ops[i].kind == schedule::OpKind::all_reduce,
+                 scatter = ops[i].kind == schedule::OpKind::reduce_scatter;
+      if (!whole && !scatter && ops[i].kind != schedule::OpKind::all_gather) continue;
+      ++(whole ? reductions : gathers);
+      // Eight neighbours, or four ranks eight apart.
+      const bool one_node = whole == (placement == Placement::spread);
+      const GroupShape shape = whole      ? one_node ? GroupShape{4, 1, 4} : GroupShape{4, 4, 1}
+                                    : one_node ? GroupShape{8, 1, 8}
+                                          : GroupShape{8, 4, 2};
+      const double bytes = static_cast<double>(ops[i].collective()->bytes()) * (whole ? 1 : 8);
+      const CollectiveCost cost = collective_cost(machine,
+                                                  whole     ? Collective::all_reduce
+                                                  : scatter ? Collective::reduce_scatter
+                                                            : Collective::all_gather,
+                                                  bytes, shape);
+      EXPECT_EQ(times.steps.back()[i].run_ns, std::nearbyint(cost.latency_s * 1e9)) << i;
+      EXPECT_EQ(times.steps.back()[i].link_ns, std::nearbyint(cost.transfer_s * 1e9)) << i;
+      EXPECT_EQ(times.steps.back()[i].fabric, static_cast<int>(cost.fabric)) << i;
+    }
+    EXPECT_GT(gathers, 0);
+    EXPECT_GT(reductions, 0);
+    EXPECT_EQ(times.workspace_bytes, 2 * 33'554'432);
+  }
+  EXPECT_EQ(library_bytes(cluster("dgx-a100")), 2 * 8'519'680);
+}
+
+/// What is hidden behind collectives as a whole is slowed as by all that their rate takes: 7/8 of 8/7 of the ring's.
+TEST(ClusterTimes, HiddenComputationIsSlowedByTheRateOfTheLargestMessages) {
+  config::Cluster machine = cluster("dgx-h100");
+  machine.inter.nic_achieved_gb_per_s = 20;  // 160 GB/s a node, of 371 at which collectives hold all they ever do
+  machine.intra.ramp_mb = 0;
+  config::RunConfig c = llama_like(16);
+  c.train.seq_len = 64;
+  const testing::ScheduleCase made = testing::make_case(c);
+  ClusterUse without;
+  without.contention = false;
+  const OpTimes beside = cluster_times(made, machine), alone = cluster_times(made, machine, without);
+  const ComputeCost cost(gpu_rates(machine, DType::bf16), {}, DType::bf16);
+  const GpuLoad load = beside_collective(machine, 160e9);
+  double most = 0;
+  const plan::ModuleWork block = block_of(made, config::Norm::rms, 1);
+  const std::vector<schedule::Op>& ops = made.schedules.steady().ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != schedule::OpKind::forward || ops[i].module != 3) continue;
+    most = std::max(most, beside.steps.back()[i].run_ns / alone.steps.back()[i].run_ns);
+  }
+  EXPECT_NEAR(most, cost.module_seconds(block, Pass::forward, load) / cost.module_seconds(block, Pass::forward), 1e-4);
+  EXPECT_GT(most, 1.01);
+  config::RunConfig replicas = llama_like(16);  // a group of one gathers nothing
+  replicas.fsdp.strategy = config::Strategy::no_shard;
+  replicas.mesh.shard = 1;
+  replicas.mesh.replicate = 16;
+  EXPECT_EQ(step_ns(replicas, machine, without), step_ns(replicas, machine));
+}
+
+/// Of a pass's exchanges, in order, what computes beside each: of the part after it (1) or before it (-1) half, or half
+/// of the one after by each of the ranks (2).
+TEST(ClusterTimes, NanotronHidesEachExchangeBehindItsProducts) {
+  config::RunConfig config = llama_like(8);
+  config.mesh = {8, 4, 1, 2};
+  config.mesh.sequence_parallel = true;
+  config.model.norm = config::Norm::layer;
+  ClusterUse use;
+  use.contention = false;
+  const auto times_of = [&](config::Simulate::Framework framework) {
+    config.simulate.framework = framework;
+    return cluster_times(testing::make_case(config), cluster("dgx-h100"), use).steps.back();
+  };
+  const StepCosts apart = times_of(config::Simulate::Framework::pytorch),
+                  beside = times_of(config::Simulate::Framework::nanotron);
+  const testing::ScheduleCase made = testing::make_case(config);
+  const std::vector<schedule::Op>& ops = made.schedules.steady().ops;
+  using Hides = std::vector<int>;
+  const auto last = static_cast<int>(made.sizes.size()) - 1;
+  std::map<std::pair<int, bool>, Hides> all;  // by module and pass: of its exchanges
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].lane != Lane::tensor || !ops[i].is_collective()) continue;
+    const auto of_module = [&](const schedule::Op& op) {
+      return op.module == ops[i].module && op.lane == Lane::compute;
+    };
+    std::size_t before = i, after = i;
+    while (!of_module(ops[--before])) {
+    }
+    while (!of_module(ops[++after])) {
+    }
+    const bool back = ops[before].kind == schedule::OpKind::backward;
+    Hides& mine = all[{ops[i].module, back}];
+    const Hides expected = ops[i].module == 0      ? back ? Hides{1} : Hides{0}
+                                : ops[i].module == last ? back ? Hides{1, -1, 0} : Hides{2, 2}
+                                : back ? Hides{2, 1, -1, 2, 1, -1, 0}
+                                                   : Hides{2, 0, 2, 0};
+    ASSERT_LT(mine.size(), expected.size()) << i;
+    const int hides = expected[mine.size()];
+    mine.push_back(hides);
+    const double hidden = hides == 0 ? 0 : hides == -1 ? beside[before].run_ns / 2 : beside[after].run_ns / 2 / hides;
+    const OpCost &was = apart[i], &is = beside[i];
+    EXPECT_NEAR(is.run_ns, std::max(0.0, was.run_ns - hidden), 2) << i;
+    EXPECT_NEAR(is.link_ns, std::max(0.0, was.link_ns - std::max(0.0, hidden - was.run_ns)), 2) << i;
+  }
+  EXPECT_EQ((all[{2, true}].size()), 7U);
+}
+
+TEST(ClusterTimes, SaysWhichRateOfTheHostIsMissing) {
+  config::RunConfig c = llama_like(8);
+  c.fsdp.cpu_offload = config::CpuOffload::all;
+  for (const char* key : {"pcie_gb_per_s", "memory_gb_per_s"}) {
+    config::Cluster h100 = cluster("dgx-h100");
+    h100.host.pcie_gb_per_s = h100.host.memory_gb_per_s = 40;
+    (key[0] == 'p' ? h100.host.pcie_gb_per_s : h100.host.memory_gb_per_s) = 0;
+    try {
+      step_ns(c, h100);
+      ADD_FAILURE() << key;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(std::string("host.") + key), std::string::npos) << error.what();
+    }
+  }
 }
 
 }  // namespace

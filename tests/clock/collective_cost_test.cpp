@@ -603,6 +603,11 @@ TEST(CollectiveCost, WhatCannotRunIsChosenAnew) {
   const auto chosen = [&](Collective collective, const GroupShape& shape, Algorithm asked) {
     return collective_cost(cluster, collective, kGiB, shape, asked).algorithm;
   };
+  Cluster slow = plain_cluster();
+  slow.intra.nvls_gb_per_s = 0.5;
+  EXPECT_TRUE(can_run(Algorithm::nvls, Collective::all_reduce, slow, kNode));
+  EXPECT_TRUE(can_run(Algorithm::nvls_tree, Collective::all_reduce, slow, over_nodes(2)));
+  EXPECT_TRUE(can_run(Algorithm::symmetric, Collective::all_gather, slow, kNode));
   EXPECT_EQ(chosen(Collective::all_reduce, kNode, Algorithm::copy_engine), Algorithm::symmetric);
   EXPECT_EQ(chosen(Collective::broadcast, kNode, Algorithm::copy_engine), Algorithm::ring);
   EXPECT_EQ(chosen(Collective::broadcast, kNode, Algorithm::symmetric), Algorithm::ring);

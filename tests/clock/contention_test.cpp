@@ -371,5 +371,39 @@ TEST(Contention, MessagesAndRowsAreThoseOfTheTraining) {
   EXPECT_EQ(times({8, 32, 32, 1, 0, 2}, {16, 32, 32, 1, 0, 3}, {small}), 3);
 }
 
+/// A forward of a millisecond beside a gather of half of it. What they slow each other by, walk by walk.
+TEST(Contention, IsWalkedUntilTheStepStaysWithinAThousandth) {
+  schedule::Training training;
+  training.plan.groups = plan::Groups{plan::Mesh{4, 1}, 1, false};
+  training.schedules.steps.resize(1);
+  training.schedules.steps[0].ops = {{.kind = OpKind::all_gather,
+                                      .lane = Lane::all_gather,
+                                      .work = schedule::Collective{.group = plan::Group::shard, .count = 1}},
+                                     {.kind = OpKind::forward, .module = 0}};
+  const auto asked = [&](auto forward_times, double* ns = nullptr) {
+    OpTimes times;
+    times.steps = {{{0, 500'000}, {1'000'000}}};
+    times.host.start_ns = 1e12;
+    int walks = 0;
+    add_contention(
+        training,
+        [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t>) {
+          return op == 0 ? 1 : forward_times(++walks);
+        },
+        times);
+    if (ns != nullptr) *ns = times.steps[0][1].run_ns;
+    EXPECT_EQ(times.steps[0][0].link_ns, 500'000);
+    return walks;
+  };
+  // It takes 1/(1 - (1 - 1/times)/2) as long.
+  const auto longer = [](double by) { return [by](int) { return 1 / (1 - 2 * (1 - 1 / by)); }; };
+  double ns = 0;
+  EXPECT_EQ(asked(longer(1.00095), &ns), 1) << "the second walk ends it";
+  EXPECT_EQ(ns, 1'000'950);
+  EXPECT_EQ(asked(longer(1.00105)), 2);
+  EXPECT_EQ(asked([](int walk) { return walk % 2 == 0 ? 1.0 : 4.0; }, &ns), 8) << "it never stays";
+  EXPECT_EQ(asked([](int) { return 1.0; }), 1);
+}
+
 }  // namespace
 }  // namespace fsdpbench::clock

@@ -97,6 +97,8 @@ config::Cluster plain(config::IntraKind kind, int nics) {
 TEST(NcclTuning, EveryLineAsWorkedByHand) {
   const config::Cluster few = plain(config::IntraKind::nvlink, 4), many = plain(config::IntraKind::nvlink, 16),
                         pcie = plain(config::IntraKind::pcie, 4);
+  config::Cluster slow = few;  // in the node
+  slow.intra.nccl_gb_per_s = 2;
   constexpr GroupShape kOne{8, 1, 8}, kTwo{16, 2, 8}, kThree{24, 3, 8}, kApart{4, 4, 1};
   constexpr auto kTree = Algorithm::tree, kRing = Algorithm::ring, kSwitch = Algorithm::nvls,
                  kSwitches = Algorithm::nvls_tree;
@@ -139,6 +141,7 @@ TEST(NcclTuning, EveryLineAsWorkedByHand) {
            {few, kRing, kLl, kReduce, kTwo, 6.6 + 2 * (14 * 1.0 + 2.7), 19.2 * 16 / 30},
            {few, kRing, kSimple, kCast, kOne, 8.4 + 7 * 3.4, 100},
            {pcie, kRing, kSimple, kGather, kOne, 8.4 + 7 * 5.7, 100 * 8 / 7.0},
+           {slow, kRing, kSimple, kGather, kApart, 8.4 + 3 * 14, 4.8 * 4 / 3},
            {few, kRing, kLl, kGather, kApart, 6.6 + 3 * 5.0, 2.4 * 4 / 3}}) {
     const NcclEstimate estimate = nccl_estimate(row.cluster, row.collective, row.shape, row.algorithm, row.protocol);
     const std::string what =
