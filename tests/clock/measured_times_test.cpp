@@ -214,18 +214,18 @@ TEST(MeasuredTimes, ATransferTakesWhatItsLeastMemberNeeded) {
   run.traces[2].records[0].peers_arrived_ns = 1600;  // nothing was left for it
   EXPECT_EQ(all(std::nullopt), (std::vector<Nanoseconds>{{750, 400}, {750, 450}, {0, 400}, {450, 450}}));
   EXPECT_EQ(all(5000)[0], (Nanoseconds{1000, 400})) << "hops of more than all of it";
-  // Among themselves: three at once for 300 ns, two for 300, one for 300.
+  // Among themselves: three at once for 300 ns, two for 300, one for 300; and one before all of them.
   Recorded three;
-  for (const std::int64_t end : {1900, 1300, 1600}) {
+  for (const std::int64_t end : {1900, 1300, 1600, 600}) {
     three.add(OpKind::all_gather, Lane::all_gather, Group::shard, 1000);
     three.traces.resize(2);
     for (trace::RankTrace& trace : three.traces) {
-      trace.records.push_back({0, static_cast<std::int32_t>(trace.records.size()), 1, 1000, end});
+      trace.records.push_back({0, static_cast<std::int32_t>(trace.records.size()), 1, end < 1000 ? 500 : 1000, end});
     }
   }
   for (trace::RankTrace& trace : three.traces) trace.steps.push_back({1, 1'000'000, 100});
   three.traces[1].rank = 1;
-  EXPECT_EQ(Recorded::of(three.measured(std::nullopt, true).ns(0, 0)), (Nanoseconds{550, 100, 250}));
+  EXPECT_EQ(Recorded::of(three.measured(std::nullopt, true).ns(0, 0)), (Nanoseconds{550, 100, 250, 100}));
 }
 
 TEST(MeasuredTimes, AGapHasTheLowerMedianOfTheOtherStepsOfItsSchedule) {
@@ -275,7 +275,8 @@ TEST(MeasuredTimes, LinksAreFittedThroughMediansAsFarAsTheirQuartilesLetThem) {
   EXPECT_NEAR(links(10, 0)[1].fit.ns_per_amount, 1, 1e-9);
   // What was measured is the first step's schedule, though another one repeats.
   run.training.schedules.steps.resize(2);
-  EXPECT_EQ(links(10, std::nullopt).size(), 2U);
+  ASSERT_EQ(links(10, std::nullopt).size(), 2U);
+  EXPECT_NEAR(links(10, std::nullopt)[0].fit.ns_per_amount, 0.25, 1e-9);
 }
 
 TEST(MeasuredTimes, TheStragglerComputesLongestInTheMedianStep) {
@@ -622,6 +623,94 @@ TEST(WhatIfTimes, AnOpIsIssuedAsTheSameOneOrItsKindOrAnyWas) {
   changes.issue_ns = 50;
   EXPECT_EQ(what_if_times(measured, other, changes).times.given_issue.back()[1],
             (std::vector<std::int64_t>{150, 250, 350, 450, 550, 250, 350, 0}));
+}
+
+/// Updates of equal size: those of unit 1 took 100 and 200 ns, that of unit 2 400; a forward of unit 3 7 ns.
+TEST(WhatIfTimes, AnOpTakesWhatItsLikeTook) {
+  Recorded run;
+  run.training.sizes.resize(1);
+  run.training.sizes[0].forward_flops = 5;
+  const auto update = [&](int unit) { run.add(OpKind::optimizer, Lane::compute).unit = unit; };
+  for (const int unit : {1, 1, 2}) update(unit);
+  Op& forward = run.add(OpKind::forward, Lane::compute);
+  forward.unit = 3;
+  forward.module = 0;
+  run.record({{{1000, 1100}}, {{1000, 1200}}, {{1000, 1400}}, {{1000, 1007}}});
+  const MeasuredTimes measured = run.measured();
+  schedule::Training other = run.training;
+  std::vector<Op>& ops = other.schedules.steps[0].ops;
+  std::swap(ops[0], ops[2]);
+  ops.push_back(ops[2]);  // a third one of unit 1
+  ops.push_back(ops[2]);  // in another phase, and of another microbatch
+  ops.back().phase = schedule::Phase::backward;
+  ops.push_back(ops[2]);
+  ops.back().micro = 5;
+  ops.push_back(ops[2]);
+  ops.back().unit = 4;
+  const WhatIfTimes told = what_if_times(measured, other);
+  EXPECT_EQ(told.times.given.back()[0], (Nanoseconds{400, 100, 200, 7, 150, 150, 150, 233}));
+  EXPECT_EQ(told.origins[TimeOrigin::measured], 8);
+  EXPECT_EQ(told.reach[Reach::measured], 8);
+  EXPECT_EQ(told.doubt_ns, 0);
+  EXPECT_EQ(told.times.ops, OpTimes::Ops::given);
+  EXPECT_EQ(told.times.issue, OpTimes::Issue::given);
+  EXPECT_EQ(to_string(TimeOrigin::measured), "measured");
+  EXPECT_EQ(to_string(TimeOrigin::borrowed), "borrowed");
+}
+
+/// Gathers of two ranks took a nanosecond a byte, sums of two others four.
+TEST(WhatIfTimes, AKindThatWasNotMeasuredTakesWhatItsLinkDoes) {
+  const auto time = [](bool sums, bool gathers, OpKind kind, Group group) {
+    Recorded run;
+    if (gathers) run.add(OpKind::all_gather, Lane::all_gather, Group::shard, 1000);
+    if (sums) run.add(OpKind::all_reduce, Lane::reduce_scatter, Group::replicate, 1000);
+    run.add(OpKind::all_gather, Lane::all_gather, Group::tensor, 1000);  // of one rank
+    std::vector<std::vector<Times>> times;
+    if (gathers) times.emplace_back(4, Times{1000, 5000});
+    if (sums) times.emplace_back(4, Times{1000, 17'000});
+    times.emplace_back(4, Times{1000, 1000});
+    run.record(times);
+    schedule::Training other = run.training;
+    Op& op = other.schedules.steps[0].ops.front();
+    op.kind = kind;
+    op.work = schedule::Collective{.group = group, .count = 1000};
+    const WhatIfTimes told = what_if_times(run.measured(), other);
+    EXPECT_EQ(told.origins[TimeOrigin::borrowed], 1);
+    EXPECT_NEAR(told.doubt_ns, 0.2 * static_cast<double>(told.times.given[0][0][0]), 1) << "a kind's, no fit's";
+    return told.times.given[0][0][0];
+  };
+  EXPECT_EQ(time(true, true, OpKind::reduce_scatter, Group::shard), 4000);
+  EXPECT_EQ(time(true, true, OpKind::all_gather, Group::replicate), 16'000);
+  EXPECT_EQ(time(true, false, OpKind::all_gather, Group::shard), 16'000) << "another link, for want of its own";
+  EXPECT_EQ(time(false, true, OpKind::all_reduce, Group::replicate), 4000);
+  EXPECT_THROW(time(false, false, OpKind::all_reduce, Group::replicate), ConfigError) << "one rank tells nothing";
+}
+
+TEST(WhatIfTimes, RanksTakeWhatChangesMakeOfThem) {
+  Recorded run;
+  run.training.sizes.resize(1);
+  run.training.sizes[0].forward_flops = 5;
+  run.add(OpKind::forward, Lane::compute).module = 0;
+  run.add(OpKind::all_gather, Lane::all_gather, Group::shard, 1000);
+  const std::vector<Times> gather(4, Times{1000, 5000});
+  run.record({{{1000, 9000}, {1000, 1200}, {1000, 1300}, {1000, 1400}}, gather}, 0);
+  for (trace::RankTrace& trace : run.traces) trace.records[1].issued_ns = 0;
+  const MeasuredTimes measured = run.measured();
+  const auto times = [&](const Changes& changes) { return what_if_times(measured, run.training, changes).times; };
+  Changes changes;
+  EXPECT_EQ(times(changes).given[0][0], (Nanoseconds{8000, 4000}));
+  for (int Changes::*const slow : {&Changes::straggler, &Changes::late_rank}) {
+    changes = {};
+    changes.*slow = 0;
+    EXPECT_EQ(times(changes).given[0][0], (Nanoseconds{300, 4000})) << "the median of the others";
+    EXPECT_EQ(times(changes).given[0][1][0], 200);
+  }
+  changes = {};
+  changes.link_is = {0.5, 0.25, 1, 1};
+  EXPECT_EQ(times(changes).given[0][1][1], 2000) << "both links are quicker, the slower one by half";
+  changes = {};
+  changes.issue_ns = 50;  // nobody knows how long the host took for any op
+  EXPECT_EQ(times(changes).given_issue[0][0], (Nanoseconds{50, 50}));
 }
 
 }  // namespace
