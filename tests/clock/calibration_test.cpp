@@ -311,22 +311,6 @@ TEST(Reach, AStepIsKnownNoBetterThanItsLeastKnownOp) {
   EXPECT_EQ(least_sure({30, 1, 1}), Reach::extrapolated);
 }
 
-TEST(Calibration, SaysWhichSizesItMeasured) {
-  const Measured run(testing::decoder_config(4, 4));
-  const config::Calibration whole = calibrated(run, 0);
-  const auto reach = [&](double least, double most) {
-    config::Calibration c = whole;
-    for (config::CalibrationLine& known : c.lines) {
-      known.least *= least;
-      known.most *= most;
-    }
-    return least_sure(calibrated_times(c, run.made).uncertainty.reach);
-  };
-  EXPECT_EQ(reach(0.5, 2), Reach::interpolated);  // nothing was measured at its size, all lies between
-  EXPECT_EQ(reach(1.5, 2), Reach::extrapolated);  // the smallest are below
-  EXPECT_EQ(reach(0.5, 0.75), Reach::extrapolated);
-}
-
 /// Two ranks of a training whose ops took what is given: by step, op and rank. -1: its record was lost.
 struct HandMeasured {
   HandMeasured() {

@@ -62,12 +62,6 @@ TEST(ComputeCost, ATileMoreThanAWaveCostsAWave) {
   EXPECT_DOUBLE_EQ(cost.product_seconds({256 * 10 + 1, 128 * 12, 8192}), full);
 }
 
-TEST(ComputeCost, ThinProductsAreAsFastAsMemory) {
-  const ComputeCost cost(a100(), kBest, DType::bf16);
-  const double bytes = 2.0 * (1e6 * 1024 + 1024 * 64 + 1e6 * 64);
-  EXPECT_NEAR(cost.product_seconds({1'000'000, 64, 1024}), bytes / 1.61e12, 0.02 * bytes / 1.61e12);
-}
-
 TEST(ComputeCost, AttentionGrowsWithTheSpanAndEachKernelIsFasterThanTheLast) {
   const auto rate = [](Attention kernel, const GpuRates& gpu, std::int64_t seq, std::int64_t window = 0) {
     const plan::AttentionWork work{16384, seq, 32, 128, window};
@@ -83,38 +77,6 @@ TEST(ComputeCost, AttentionGrowsWithTheSpanAndEachKernelIsFasterThanTheLast) {
   EXPECT_LT(rate(Attention::flash1, h100(), 8192), rate(Attention::flash2, h100(), 8192));
   EXPECT_LT(rate(Attention::flash2, h100(), 8192), rate(Attention::current, h100(), 8192));
   EXPECT_LT(rate(Attention::flash2, h100(), 16384, 128), rate(Attention::flash2, h100(), 16384)) << "short spans";
-}
-
-TEST(ComputeCost, NarrowHeadsCostEachKernelWhatItsPaperShows) {
-  const auto of_128 = [](Attention kernel, std::int64_t head_dim) {
-    const ComputeCost cost(h100(), {.compiled = false, .attention = kernel, .efficiency = 1}, DType::bf16);
-    const auto seconds = [&](std::int64_t heads, std::int64_t dim) {
-      return cost.attention_seconds({16384, 16384, heads, dim, 0}, true);
-    };
-    return seconds(32, 128) / seconds(32 * 128 / head_dim, head_dim);  // as many FLOPs
-  };
-  EXPECT_NEAR(of_128(Attention::flash2, 64), 291.0 / 322, 0.02);
-  EXPECT_NEAR(of_128(Attention::current, 64), 474.0 / 561, 0.03);
-  EXPECT_LT(of_128(Attention::flash1, 64), of_128(Attention::flash2, 64));
-  EXPECT_LT(of_128(Attention::flash2, 32), of_128(Attention::flash2, 64));
-  EXPECT_NEAR(of_128(Attention::flash2, 256), 1, 1e-6);
-}
-
-/// The rate that a framework's own kernels achieve is of updates, copies and passes that are not joined.
-TEST(ComputeCost, KernelsThatAreNotJoinedMayBeSlower) {
-  GpuRates gpu = h100();
-  const plan::ModuleWork block = plan::module_work(config::RunConfig{}.model, 8, 4096)[1];
-  const auto of = [&](bool compiled, double apart) {
-    gpu.apart_fraction = apart;
-    const ComputeCost cost(gpu, {.compiled = compiled, .efficiency = 1}, DType::bf16);
-    return std::array{cost.update_seconds(1e9), cost.module_seconds(block, Pass::forward), cost.stream_seconds(1e9)};
-  };
-  const auto even = of(false, 1), slow = of(false, 0.5), joined = of(true, 1), joined_slow = of(true, 0.5);
-  EXPECT_NEAR(slow[0], 2 * even[0], 0.01 * even[0]);
-  EXPECT_GT(slow[1], 1.05 * even[1]);
-  EXPECT_EQ(slow[2], even[2]);
-  EXPECT_EQ(joined_slow[1], joined[1]);
-  EXPECT_GT(joined_slow[0], joined[0]);
 }
 
 TEST(ComputeCost, ASumReadsItsPartOfABucket) {

@@ -312,8 +312,8 @@ TEST(Contention, EachSideOfAProductAndTheMessageCountAlike) {
   EXPECT_EQ(times({{rows, 64, 32, bytes, 0, 2}, {rows, 64, 32, bytes, 0, 3}}), 2);
 }
 
-/// What sums up is as reduce-scatters are, all else as gathers; a collective beside several takes as long as beside the
-/// worst of them.
+/// Collectives that sum up are as reduce-scatters are, all else as gathers; a collective beside several takes as long
+/// as beside the worst of them.
 TEST(Contention, EachKindOfCollectiveHasItsCells) {
   config::RunConfig config = testing::decoder_config(4, 4);
   config.fsdp.activation_checkpointing = true;
@@ -344,7 +344,7 @@ TEST(Contention, EachKindOfCollectiveHasItsCells) {
   EXPECT_EQ(slowdown(run.steady(), gather, std::vector{run.op(OpKind::optimizer)}), 1) << "it multiplies nothing";
 }
 
-/// Of several collectives the largest message counts; the rows of layers without sequences are their samples.
+/// The largest message of several collectives counts; the rows of layers without sequences are their samples.
 TEST(Contention, MessagesAndRowsAreThoseOfTheTraining) {
   config::RunConfig config = testing::decoder_config(4, 4);
   config.model.kind = config::ModelKind::mlp;

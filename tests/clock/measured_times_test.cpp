@@ -273,7 +273,7 @@ TEST(MeasuredTimes, LinksAreFittedThroughMediansAsFarAsTheirQuartilesLetThem) {
   EXPECT_EQ(links(40, std::nullopt)[0].fit.fixed_ns, 0) << "80 ns between the quartiles hide it";
   EXPECT_EQ(links(10, 60)[0].fit.fixed_ns, 60);
   EXPECT_NEAR(links(10, 0)[1].fit.ns_per_amount, 1, 1e-9);
-  // What was measured is the first step's schedule, though another one repeats.
+  // The first step's schedule was measured, though another one repeats.
   run.training.schedules.steps.resize(2);
   ASSERT_EQ(links(10, std::nullopt).size(), 2U);
   EXPECT_NEAR(links(10, std::nullopt)[0].fit.ns_per_amount, 0.25, 1e-9);
@@ -343,7 +343,7 @@ TEST(MeasuredHost, AStartIsBehindTheLastOfWhatHeldIt) {
       EXPECT_EQ(host.issue_ns, 0);
       const HostCosts unknown = costs(0);  // when the host went on
       EXPECT_EQ(unknown.launch_ns + unknown.gap_ns + unknown.wake_ns, 0);
-      // What an op without work, or one of an earlier step, is behind tells nothing.
+      // Starts behind an op without work, or one of an earlier step, tell nothing.
       std::vector<Op>& ops = run.training.schedules.steps[0].ops;
       for (const std::size_t idle : {0U, 1U}) {
         ops[idle].kind = OpKind::release;

@@ -32,20 +32,6 @@ TEST(NcclTuning, RingLatenciesAreThoseNcclLogs) {
               2 * (81.5 - 6.6) + 6.6, 0.05);
 }
 
-TEST(NcclTuning, OtherLatenciesAsItsFormulasGiveThem) {
-  constexpr GroupShape kOneNode{8, 1, 8}, kEight{64, 8, 8}, kSparse{64, 64, 1};
-  constexpr auto kReduce = Collective::all_reduce;
-  EXPECT_NEAR(latency_us("dgx-h100", kOneNode, Algorithm::ring, Protocol::ll), 6.6 + 7 * 0.6, 1e-9) << "no network";
-  EXPECT_NEAR(latency_us("pcie-h100", kOneNode, Algorithm::ring, Protocol::simple), 8.4 + 7 * 5.7, 1e-9);
-  EXPECT_NEAR(latency_us("dgx-h100", kSparse, Algorithm::ring, Protocol::ll), 6.6 + 63 * 5.0, 1e-9)
-      << "one GPU a node: the tree's step";
-  EXPECT_NEAR(latency_us("dgx-h100", kEight, Algorithm::tree, Protocol::ll128, kReduce), 14 + 2 * (7 * 1.25 + 3 * 8.5),
-              1e-9);
-  EXPECT_NEAR(latency_us("dgx-h100", kSparse, Algorithm::pat, Protocol::simple), 8 + 6 * 14 / 3.5 + 2.8 * 64, 1e-9);
-  EXPECT_NEAR(latency_us("dgx-h100", kOneNode, Algorithm::nvls, Protocol::simple, kReduce), 25, 1e-9);
-  EXPECT_NEAR(latency_us("dgx-h100", kEight, Algorithm::nvls_tree, Protocol::simple, kReduce), 25 + 6 * 20.9, 1e-9);
-}
-
 TEST(NcclTuning, RatesAreTheLinksByProtocol) {
   const config::Cluster h100 = load_cluster("dgx-h100");
   const auto gb_per_s = [&](const GroupShape& shape, Algorithm algorithm, Protocol protocol, Collective collective) {
