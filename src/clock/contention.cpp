@@ -40,8 +40,8 @@ class Runs {
   /// All that share some of `span`, and maybe some that ended before it.
   std::span<const Run> near(const Interval& span) const {
     const auto first = std::ranges::upper_bound(latest_end_, span.begin) - latest_end_.begin();
-    return {runs_.begin() + first, std::ranges::lower_bound(runs_.begin() + first, runs_.end(), span.end, {},
-                                                            [](const Run& run) { return run.time.begin; })};
+    const auto last = std::ranges::lower_bound(runs_, span.end, {}, [](const Run& run) { return run.time.begin; });
+    return {runs_.begin() + first, last};
   }
 
  private:

@@ -265,9 +265,9 @@ TEST(ComputeCost, AttentionReachesThePartsOfThePeakThatAreStated) {
     double peak, fraction, half_length, of_64;
   };
   for (const Row& row :
-       {Row{Attention::flash1, 400e12, 0.34, 500, 1.0}, Row{Attention::flash1, 500e12, 0.20, 500, 0.84},
-        Row{Attention::flash2, 400e12, 0.63, 600, 0.90}, Row{Attention::flash2, 500e12, 0.25, 900, 0.90},
-        Row{Attention::current, 400e12, 0.63, 600, 0.90}, Row{Attention::current, 500e12, 0.56, 1200, 0.82}}) {
+       {Row{Attention::flash1, 480e12, 0.34, 500, 1.0}, Row{Attention::flash1, 500e12, 0.20, 500, 0.84},
+        Row{Attention::flash2, 480e12, 0.63, 600, 0.90}, Row{Attention::flash2, 500e12, 0.25, 900, 0.90},
+        Row{Attention::current, 480e12, 0.63, 600, 0.90}, Row{Attention::current, 500e12, 0.56, 1200, 0.82}}) {
     GpuRates gpu = simple(100);
     gpu.peak_flops = row.peak;
     const ComputeCost cost(gpu, {.attention = row.kernel, .efficiency = 0.5}, DType::bf16);

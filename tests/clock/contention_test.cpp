@@ -380,10 +380,13 @@ TEST(Contention, IsWalkedUntilTheStepStaysWithinAThousandth) {
                                       .lane = Lane::all_gather,
                                       .work = schedule::Collective{.group = plan::Group::shard, .count = 1}},
                                      {.kind = OpKind::forward, .module = 0}};
-  const auto asked = [&](auto forward_times, double* ns = nullptr) {
-    OpTimes times;
+  OpTimes times;
+  const auto start = [&] {
     times.steps = {{{0, 500'000}, {1'000'000}}};
     times.host.start_ns = 1e12;
+  };
+  const auto asked = [&](auto forward_times, double* ns = nullptr) {
+    start();
     int walks = 0;
     add_contention(
         training,
@@ -403,6 +406,12 @@ TEST(Contention, IsWalkedUntilTheStepStaysWithinAThousandth) {
   EXPECT_EQ(asked(longer(1.00105)), 2);
   EXPECT_EQ(asked([](int walk) { return walk % 2 == 0 ? 1.0 : 4.0; }, &ns), 8) << "it never stays";
   EXPECT_EQ(asked([](int) { return 1.0; }), 1);
+  start();
+  add_contention(
+      training,
+      [](const schedule::Schedule&, std::size_t op, std::span<const std::size_t>) { return op == 0 ? 1.25 : 1; },
+      times);
+  EXPECT_EQ(times.steps[0][0].link_ns, 625'000);
 }
 
 }  // namespace
