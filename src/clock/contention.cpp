@@ -163,12 +163,13 @@ class MeasuredSlowdown {
                               }));
     }
     const auto reduce = [&](std::size_t other) { return sums_up(schedule.ops[other].kind); };
-    const bool gathers = !std::ranges::all_of(beside, reduce), reduces = std::ranges::any_of(beside, reduce);
+    const bool both = std::ranges::any_of(beside, reduce) && !std::ranges::all_of(beside, reduce);
     const double most_bytes = std::ranges::max(
         beside | std::views::transform([&](std::size_t other) { return log_bytes(schedule.ops[other]); }));
-    if (gathers && reduces && !beside_both_.empty()) return times(beside_both_, own, most_bytes);
-    return std::max(gathers ? times(beside_gather_, own, most_bytes) : 1,
-                    reduces ? times(beside_reduce_, own, most_bytes) : 1);
+    if (both && !beside_both_.empty()) return times(beside_both_, own, most_bytes);
+    return std::ranges::max(beside | std::views::transform([&](std::size_t other) {
+                              return times(reduce(other) ? beside_reduce_ : beside_gather_, own, most_bytes);
+                            }));
   }
 
  private:
@@ -265,7 +266,7 @@ void add_contention(const schedule::Training& training, const SlowdownOf& slowdo
   constexpr int kMostWalks = 8;
   StepCosts& costs = times.steps.back();
   const StepCosts alone = costs;
-  double last_step = 0;
+  double last_step{};
   for (int walk = 0; walk < kMostWalks; ++walk) {
     const trace::RankTrace trace = forecast(training, times, SteadyStep::first, 1).traces.front();
     const auto step = static_cast<double>(trace.steps.back().end_ns - trace.steps.back().begin_ns);
