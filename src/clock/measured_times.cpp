@@ -122,7 +122,7 @@ void MeasuredTimes::take_out(const SlowdownOf& slowdown, std::size_t step) {
     const std::vector<double> parts = parts_alone(schedule_of(step), records(step, rank), slowdown);
     std::vector<std::int64_t>& ns = ns_[step][rank];
     for (std::size_t i = 0; i < ns.size(); ++i) {
-      if (ns[i] > 0) ns[i] = std::llround(static_cast<double>(ns[i]) * parts[i]);
+      ns[i] = std::llround(static_cast<double>(ns[i]) * parts[i]);
     }
   }
 }

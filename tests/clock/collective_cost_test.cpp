@@ -470,8 +470,9 @@ TEST(CollectiveCost, EveryPartOfAClusterCountsWhereItShould) {
   expect_cost(collective_cost(cluster, kGather, 640e6, kNode, Algorithm::ring), 17, 5600 * (1 + std::sqrt(1e-3)));
   // Pods of one node: two nodes have half of their NICs' rate.
   cluster.intra.ramp_mb = 0;
-  cluster.inter.pod_nodes = 1;
   cluster.inter.oversubscription = 2;
+  expect_cost(collective_cost(cluster, kGather, 640e6, over_nodes(2), Algorithm::ring), 8 + 14 * 2 + 20, 7500);
+  cluster.inter.pod_nodes = 1;
   expect_cost(collective_cost(cluster, kGather, 640e6, over_nodes(2), Algorithm::ring), 8 + 14 * 2 + 20, 15000);
   cluster.inter.pod_nodes = 2;
   expect_cost(collective_cost(cluster, kGather, 640e6, over_nodes(2), Algorithm::ring), 8 + 14 * 2 + 20, 7500);

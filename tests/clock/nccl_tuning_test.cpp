@@ -119,6 +119,7 @@ TEST(NcclTuning, EveryLineAsWorkedByHand) {
            {many, kSwitches, kSimple, kReduce, kTwo, 25 + 2 * 20.9, 159.375 * 16 / 30},
            {few, kRing, kSimple, kGather, kTwo, 8.4 + 14 * 3.4 + 14, 38.4 * 16 / 15},
            {few, kRing, kLl128, kGather, kTwo, 14 + 14 * 1.9 + 4, 0.92 * 38.4 * 16 / 15},
+           {few, kRing, kLl, kGather, kOne, 6.6 + 7 * 0.6, 38 * 8 / 7.0},
            {few, kRing, kLl, kGather, kTwo, 6.6 + 14 * 1.0 + 2.7, 19.2 * 16 / 15},
            {many, kRing, kLl, kGather, kTwo, 6.6 + 14 * 1.0 + 2.7, 39.0 * 16 / 15},
            {many, kRing, kLl, kGather, kThree, 6.6 + 21 * 1.0 + 2 * 2.7, 20.4 * 24 / 23},
