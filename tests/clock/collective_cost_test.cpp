@@ -170,21 +170,6 @@ TEST(CollectiveCost, MonotoneInBytesAndRates) {
   }
 }
 
-TEST(CollectiveCost, TopologyRankCountAndPlacementEachChangeTheResult) {
-  const Cluster cluster = load_cluster("dgx-h100");
-  const auto time = [&](const GroupShape& shape) { return seconds(cluster, Collective::all_gather, kGiB, shape); };
-  EXPECT_LT(time(kNode), time(over_nodes(2)));
-  EXPECT_LT(time(over_nodes(2)), time(over_nodes(64)));
-  EXPECT_LT(time(kNode), time(over_nodes(8, 1))) << "8 ranks together, and each on its own node";
-  EXPECT_LT(time(over_nodes(2)), seconds(load_cluster("ethernet-h100"), Collective::all_gather, kGiB, over_nodes(2)));
-  EXPECT_LT(time(kNode), seconds(load_cluster("pcie-h100"), Collective::all_gather, kGiB, kNode));
-  Cluster thin = cluster;
-  thin.inter.pod_nodes = 32;
-  thin.inter.oversubscription = 4;
-  EXPECT_EQ(time(over_nodes(32)), seconds(thin, Collective::all_gather, kGiB, over_nodes(32)));
-  EXPECT_LT(2 * time(over_nodes(64)), seconds(thin, Collective::all_gather, kGiB, over_nodes(64)));
-}
-
 TEST(CollectiveCost, AlgorithmCanBeToldAndElseIsNcclsChoice) {
   const Cluster h100 = load_cluster("dgx-h100");
   const auto chosen = [&](Collective collective, double bytes, const GroupShape& shape, Algorithm asked) {
@@ -390,35 +375,6 @@ TEST(CollectiveCost, AnAllToAllGoesFromEachToEachWhateverWasAsked) {
     expect_cost(collective_cost(cluster, Collective::all_to_all, 1600e6, over_nodes(2), asked), 22, 80'000);
   }
   EXPECT_EQ(seconds(cluster, Collective::all_to_all, 1e9, {1, 1, 1}), 0);
-}
-
-TEST(CollectiveCost, OfOneNodeNothingBetweenNodesCounts) {
-  Cluster other = plain_cluster();
-  other.inter.hop_latency_us = 900;
-  other.inter.base_latency_us = 800;
-  other.inter.nic_gb_per_s = other.inter.nic_achieved_gb_per_s = 0.5;
-  Cluster intra = plain_cluster();
-  intra.intra.nccl_gb_per_s = intra.intra.peak_gb_per_s = 1;
-  intra.intra.all_gather_gb_per_s = intra.intra.reduce_scatter_gb_per_s = intra.intra.all_reduce_gb_per_s = 1;
-  Cluster hops = plain_cluster();
-  hops.intra.hop_latency_us = 900;
-  for (const Collective collective : kAll) {
-    for (const double bytes : {1024.0, 64 * kMiB}) {
-      EXPECT_EQ(seconds(other, collective, bytes, kNode), seconds(plain_cluster(), collective, bytes, kNode));
-      EXPECT_GT(seconds(other, collective, bytes, over_nodes(2)),
-                seconds(plain_cluster(), collective, bytes, over_nodes(2)));
-      EXPECT_EQ(seconds(intra, collective, 64 * kMiB, over_nodes(4, 1)),
-                seconds(plain_cluster(), collective, 64 * kMiB, over_nodes(4, 1)))
-          << "a GPU a node has nobody beside it";
-      for (const Algorithm algorithm : {Algorithm::ring, Algorithm::hierarchical, Algorithm::direct}) {
-        EXPECT_EQ(seconds(hops, collective, bytes, over_nodes(4, 1), algorithm),
-                  seconds(plain_cluster(), collective, bytes, over_nodes(4, 1), algorithm));
-        EXPECT_GT(seconds(hops, collective, bytes, over_nodes(4), algorithm),
-                  seconds(plain_cluster(), collective, bytes, over_nodes(4), algorithm));
-      }
-      EXPECT_EQ(seconds(plain_cluster(), collective, bytes, {1, 1, 1}), 0) << "one rank sends nothing";
-    }
-  }
 }
 
 /// Two nodes and one: 3 us and 5 more between nodes; gathers 100 GB/s, scatters 80, all-reduces 125 in a node.
