@@ -36,7 +36,7 @@ OpWork calibrated_work(const schedule::Op& op, const schedule::Schedule& schedul
 std::vector<double> quantiles(std::vector<double> values, std::size_t count) {
   if (values.empty()) return {1};
   std::ranges::sort(values);
-  if (values.size() <= count) return values;
+  count = std::min(count, values.size());
   std::vector<double> some;
   for (std::size_t i = 0; i < count; ++i) some.push_back(values[(2 * i + 1) * values.size() / (2 * count)]);
   return some;
@@ -54,17 +54,22 @@ double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The steps of the last one's schedule that are neither among the third whose ops took least nor most, in order.
-std::vector<std::size_t> middle_third(const MeasuredTimes& run) {
-  const schedule::Schedule& schedule = run.schedule_of(run.steps() - 1);
-  std::vector<std::pair<double, std::size_t>> steps;
+/// The steps of the last one's schedule.
+std::vector<std::size_t> steps_like_last(const MeasuredTimes& run) {
+  std::vector<std::size_t> steps;
   for (std::size_t step = 0; step < run.steps(); ++step) {
-    if (&run.schedule_of(step) != &schedule) continue;
+    if (&run.schedule_of(step) == &run.schedule_of(run.steps() - 1)) steps.push_back(step);
+  }
+  return steps;
+}
+
+/// Those of `of` that are neither among the third whose ops took least nor most, in order.
+std::vector<std::size_t> middle_third(const MeasuredTimes& run, const std::vector<std::size_t>& of) {
+  std::vector<std::pair<double, std::size_t>> steps;
+  for (const std::size_t step : of) {
     double sum = 0;
     for (std::size_t rank = 0; rank < run.ranks(); ++rank) {
-      for (const std::int64_t ns : run.ns(step, rank)) {
-        if (ns != MeasuredTimes::kNone) sum += static_cast<double>(ns);
-      }
+      for (const std::int64_t ns : run.ns(step, rank)) sum += static_cast<double>(ns);
     }
     steps.emplace_back(sum, step);
   }
@@ -103,7 +108,7 @@ Reach reach_of(const CalibrationLine& line, int ranks, double amount) {
   for (const double known : {line.least, line.most}) {
     if (std::abs(amount - known) <= kSame * known) return Reach::measured;
   }
-  return amount > line.least && amount < line.most ? Reach::interpolated : Reach::extrapolated;
+  return std::clamp(amount, line.least, line.most) == amount ? Reach::interpolated : Reach::extrapolated;
 }
 
 /// Ratios of ops of one line and size to what it says, by draw: another fit of the line, the distance of an op
@@ -125,12 +130,10 @@ std::vector<double> ratios_of(const CalibrationLine& line, const CalibrationLine
 }
 
 HostCosts host_of(const config::Calibration::Host& host) {
-  return {std::nearbyint(host.issue_ns),
-          std::nearbyint(host.launch_ns),
-          std::nearbyint(host.gap_ns),
-          std::nearbyint(host.wake_ns),
-          0,
-          0};
+  return {.issue_ns = std::nearbyint(host.issue_ns),
+          .launch_ns = std::nearbyint(host.launch_ns),
+          .gap_ns = std::nearbyint(host.gap_ns),
+          .wake_ns = std::nearbyint(host.wake_ns)};
 }
 
 /// Costs that each draw adds to the host's.
@@ -139,8 +142,10 @@ std::vector<HostCosts> host_draws(const config::Calibration& calibration) {
   const config::Calibration::Host& host = calibration.host;
   for (std::size_t draw = 0; draw < Uncertainty::kDraws; ++draw) {
     const config::Calibration::Host& refit = calibration.host_refits[draw % calibration.host_refits.size()];
-    draws.push_back({refit.issue_ns - host.issue_ns, refit.launch_ns - host.launch_ns, refit.gap_ns - host.gap_ns,
-                     refit.wake_ns - host.wake_ns, 0, 0});
+    draws.push_back({.issue_ns = refit.issue_ns - host.issue_ns,
+                     .launch_ns = refit.launch_ns - host.launch_ns,
+                     .gap_ns = refit.gap_ns - host.gap_ns,
+                     .wake_ns = refit.wake_ns - host.wake_ns});
   }
   return draws;
 }
@@ -162,38 +167,33 @@ void Calibrator::add(const MeasuredTimes& run, const HostCosts& host) {
   hosts_.push_back(host);
   const std::size_t last = run.steps() - 1;
   const schedule::Schedule& schedule = run.schedule_of(last);
-  const std::vector<std::size_t> middle = middle_third(run);
+  const std::vector<std::size_t> steps = steps_like_last(run), middle = middle_third(run, steps);
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const schedule::Op& op = schedule.ops[i];
     if (!op.has_work()) continue;
     const OpWork work = calibrated_work(op, schedule, run.run());
-    LineSamples& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().plan.groups)}];
-    std::vector<double> all, typical;
-    std::size_t steps = 0;
+    std::vector<double> all, typical, residuals;
     for (std::size_t rank = 0; rank < run.ranks(); ++rank) {
+      if (run.ns(last, rank)[i] == MeasuredTimes::kNone) continue;  // nor in any other step
       std::vector<double> mine;
-      for (std::size_t step = 0; step < run.steps(); ++step) {
-        if (&run.schedule_of(step) != &schedule) continue;
-        const std::int64_t took = run.ns(step, rank)[i];
-        if (took == MeasuredTimes::kNone) continue;
-        mine.push_back(static_cast<double>(took));
+      for (const std::size_t step : steps) {
+        mine.push_back(static_cast<double>(run.ns(step, rank)[i]));
         if (std::ranges::binary_search(middle, step)) typical.push_back(mine.back());
       }
-      if (mine.empty()) continue;
-      steps = std::max(steps, mine.size());
       all.insert(all.end(), mine.begin(), mine.end());
       const double mean = mean_of(mine);
       for (const double ns : mine) {
-        if (mine.size() > 1 && ns > 0 && mean > 0) seen.residuals.push_back(ns / mean);
+        if (mine.size() > 1 && ns > 0) residuals.push_back(ns / mean);
       }
     }
     if (all.empty()) continue;
     const auto [low, high] = std::ranges::minmax(all);
-    const double mean = mean_of(typical.empty() ? all : typical);
-    seen.samples.push_back(
-        {{work.fixed, work.amount, mean, (high - low) / 2}, error_of_median(std::move(all), steps), number});
+    LineSamples& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().plan.groups)}];
+    seen.residuals.insert(seen.residuals.end(), residuals.begin(), residuals.end());
+    seen.samples.push_back({{work.fixed, work.amount, mean_of(typical), (high - low) / 2},
+                            error_of_median(std::move(all), steps.size()),
+                            number});
   }
-  std::erase_if(seen_, [](const auto& item) { return item.second.samples.empty(); });
 }
 
 std::vector<CalibrationLine::Refit> Calibrator::refits(const LineFit& fit, const std::vector<Sample>& samples) {

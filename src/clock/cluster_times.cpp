@@ -83,29 +83,27 @@ class Loads {
 double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const ClusterUse& use) {
   const GroupShape shape =
       shape_of(plan.groups.members(plan::Group::shard, 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
-  if (shape.ranks == 1) return 0;
   constexpr double kLarge = 1 << 30;
   const CollectiveCost cost = collective_cost(cluster, Collective::all_gather, kLarge, shape, use.algorithm);
-  return kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
+  return shape.ranks == 1 ? 0 : kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
 }
 
-/// Seconds of products beside an exchange of ranks that split layers, op `exchange`. In backward the gather of a
+/// Seconds of products beside an exchange of ranks that split layers, op `exchange`, which is between two parts of a
+/// module's pass. In backward the gather of a
 /// column product's input hides behind its input's gradient, and the scatter of that behind the weight's gradient;
 /// other gathers hide behind the product of a rank's own rows (nanotron, parallel/tensor_parallel/functional.py
 /// @2411b022, from Megatron-LM). Gradients of input and weight take as long.
 double seconds_beside(const schedule::Schedule& schedule, std::size_t exchange, const std::vector<double>& seconds,
                       const std::vector<plan::ModuleWork>& work, int ranks) {
   const schedule::Op& op = schedule.ops[exchange];
+  const bool gathers = op.kind == schedule::OpKind::tensor_all_gather;
+  if (!gathers && op.kind != schedule::OpKind::tensor_reduce_scatter) return 0;
   const auto of_module = [&](const schedule::Op& o) { return o.module == op.module && o.lane == Lane::compute; };
   const auto here = schedule.ops.begin() + static_cast<std::ptrdiff_t>(exchange);
   const auto before = std::find_if(std::make_reverse_iterator(here), schedule.ops.rend(), of_module);
   const auto after = std::find_if(here, schedule.ops.end(), of_module);
-  if (before == schedule.ops.rend()) return 0;
   const bool back = before->kind == schedule::OpKind::backward;
-  if (op.kind == schedule::OpKind::tensor_reduce_scatter) {
-    return back ? seconds[schedule.ops.rend() - before - 1] / 2 : 0;
-  }
-  if (op.kind != schedule::OpKind::tensor_all_gather || after == schedule.ops.end()) return 0;
+  if (!gathers) return back ? seconds[schedule.ops.rend() - before - 1] / 2 : 0;
   const double half_after = seconds[after - schedule.ops.begin()] / 2;
   const bool block = work[op.module].kind == plan::ModuleKind::block;
   return back && (!block || schedule::part_of(*before) % 3 == 1) ? half_after : half_after / ranks;
@@ -144,7 +142,6 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
   times.workspace_bytes = library_bytes(cluster);
-  const bool contention = use.contention && plan.groups.ranks() > 1;
   Loads loads(schedules.steady(), work, compute, beside_collective(cluster, bus_rate(plan, cluster, use)));
   for (const schedule::Schedule& schedule : schedules.steps) {
     const std::vector<double> seconds = compute_seconds(schedule, work, compute, {}, config.fsdp.recompute_share);
@@ -174,14 +171,14 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
       costs.push_back(
           {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)});
       if (&schedule != &schedules.steady()) continue;
-      if (contention) loads.add(i, cost.ctas);
+      if (use.contention) loads.add(i, cost.ctas);
       times.choices.resize(schedule.ops.size());
       times.choices[i] =
           fmt::format("{}, {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric));
     }
   }
   times.own_issue = host_issue(training, cluster, work, compute, times);
-  if (contention) {
+  if (use.contention) {
     add_contention(
         training,
         [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t> beside) {

@@ -29,12 +29,12 @@ double group_fraction(const config::Cluster& cluster, int group) {
   const int node = cluster.gpus_per_node;
   if (cluster.intra.kind == config::IntraKind::xgmi) {
     const double links = std::has_single_bit(static_cast<unsigned>(group)) ? group - 1 : 0.83;
-    return links / std::max(node - 1, 1);
+    return links / (node - 1);
   }
   const auto of = [&](int gpus) {
     const double log = std::log2(std::clamp(gpus, 2, 8));
-    return log < 2 ? std::lerp(cluster.intra.pair_fraction, cluster.intra.quad_fraction, log - 1)
-                   : std::lerp(cluster.intra.quad_fraction, 1.0, log - 2);
+    const double to_quad = std::lerp(cluster.intra.pair_fraction, cluster.intra.quad_fraction, std::min(log - 1, 1.0));
+    return std::lerp(to_quad, 1.0, std::max(log - 2, 0.0));
   };
   return of(group) / of(node);
 }
@@ -66,12 +66,12 @@ struct Ground {
   double g;      ///< ranks a node
   double base, hop_intra, hop_inter;
   double ramp;
-  double rate_intra;  ///< 0: no two ranks share a node
-  double rate_inter;  ///< 0: one node
+  double rate_intra;  ///< infinite: no two ranks share a node
+  double rate_inter;  ///< infinite: one node
 
   /// Time of w wire bytes at a rate that is approached slowly: the root makes messages of `ramp` bytes take twice as
   /// long as the rate says, and still a tenth longer where they are a hundred times as large.
-  double time(double w, double rate) const { return rate > 0 ? (w + std::sqrt(w * ramp)) / rate : 0; }
+  double time(double w, double rate) const { return (w + std::sqrt(w * ramp)) / rate; }
 };
 
 Ground ground_of(const config::Cluster& cluster, Collective collective, double bytes, const GroupShape& shape,
@@ -84,8 +84,8 @@ Ground ground_of(const config::Cluster& cluster, Collective collective, double b
           .hop_intra = cluster.intra.hop_latency_us * kMicro,
           .hop_inter = shape.nodes > 1 ? cluster.inter.hop_latency_us * kMicro : 0,
           .ramp = cluster.intra.ramp_mb * 1e6,
-          .rate_intra = shape.per_node > 1 ? intra_rate(cluster, collective, shape.per_node, protocol) : 0,
-          .rate_inter = shape.nodes > 1 ? inter_rate(cluster, shape, protocol) : 0};
+          .rate_intra = shape.per_node > 1 ? intra_rate(cluster, collective, shape.per_node, protocol) : HUGE_VAL,
+          .rate_inter = shape.nodes > 1 ? inter_rate(cluster, shape, protocol) : HUGE_VAL};
 }
 
 /// Takes the longer of what two fabrics do at the same time. One that fills the NICs but for a little counts as theirs:
@@ -173,11 +173,10 @@ CollectiveCost send_recv(const config::Cluster& cluster, double bytes, const Gro
   GroupShape links = shape;
   if (shape.per_node > 1 && cluster.intra.kind == config::IntraKind::xgmi) links.per_node = 2;
   Ground at = ground_of(cluster, Collective::send_recv, bytes, links, Protocol::simple);
-  if (shape.nodes > 1) at.rate_inter /= links.per_node;
+  at.rate_inter /= links.per_node;
   CollectiveCost cost;
   cost.latency_s = at.base + std::max(shape.per_node > 1 ? at.hop_intra : 0, at.hop_inter);
   transfer(cost, at.time(bytes, at.rate_intra), at.time(bytes, at.rate_inter));
-  cost.algorithm = Algorithm::direct;
   return cost;
 }
 

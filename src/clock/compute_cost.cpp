@@ -23,7 +23,7 @@ OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const
     return {OpWork::Unit::wire_bytes, static_cast<double>(message.hops()),
             static_cast<double>(message.bytes) * message.share()};
   }
-  if (const double flops = flops_of(op, sizes); flops > 0) return {OpWork::Unit::flops, 0, flops};
+  if (const double flops = flops_of(op, sizes); flops != 0) return {OpWork::Unit::flops, 0, flops};
   if (const auto* copy = std::get_if<schedule::Transfer>(&op.work)) {
     return {OpWork::Unit::pcie_bytes, 1, static_cast<double>(copy->bytes)};
   }
@@ -80,9 +80,9 @@ AttentionRate attention_rate(Attention kernel, double peak_flops) {
   switch (kernel) {
     case Attention::flash1: return {ampere ? 0.34 : 0.20, 500, ampere ? 1.0 : 0.84};
     case Attention::flash2: return {ampere ? 0.63 : 0.25, ampere ? 600.0 : 900.0, 0.90};
-    case Attention::current: return {ampere ? 0.63 : 0.56, ampere ? 600.0 : 1200.0, ampere ? 0.90 : 0.82};
+    case Attention::current: break;
   }
-  return {1, 0, 1};
+  return {ampere ? 0.63 : 0.56, ampere ? 600.0 : 1200.0, ampere ? 0.90 : 0.82};
 }
 
 /// Bytes that passes which bring operands of a product to fp8 read and write: for each element of the input or weight,
@@ -225,7 +225,6 @@ double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const GpuL
 }
 
 double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool backward, const GpuLoad& beside) const {
-  if (work.heads == 0) return 0;
   const AttentionRate rate = attention_rate(framework_.attention, gpu_.peak_flops);
   const double span = 2 * work.mean_span();
   const double head = std::min(1.0, std::pow(static_cast<double>(work.head_dim) / 128, -std::log2(rate.of_64)));
@@ -243,9 +242,8 @@ double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool back
 }
 
 double ComputeCost::stream_seconds(double bytes, const GpuLoad& beside) const {
-  if (bytes == 0) return 0;
   const double left = std::max(gpu_.memory_bytes_per_s - beside.memory_bytes_per_s, gpu_.memory_bytes_per_s / 4);
-  return bytes / left + kKernelGap;
+  return bytes == 0 ? 0 : bytes / left + kKernelGap;
 }
 
 double ComputeCost::update_seconds(double bytes, const GpuLoad& beside) const {
@@ -316,7 +314,7 @@ std::vector<double> slowdown_beside_collective(const schedule::Schedule& schedul
                             with = compute_seconds(schedule, work, cost, beside);
   std::vector<double> slowdown(alone.size(), 1.0);
   for (std::size_t i = 0; i < alone.size(); ++i) {
-    if (alone[i] > 0) slowdown[i] = std::max(1.0, with[i] / alone[i]);
+    if (alone[i] > 0) slowdown[i] = with[i] / alone[i];
   }
   return slowdown;
 }

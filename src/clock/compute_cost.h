@@ -106,7 +106,7 @@ class ComputeCost {
   /// Seconds of the products [m, k] x [k, n] of the compute dtype (or fp8): tiles over the SMs in whole waves, a k that
   /// fills the pipeline, and never faster than operands pass through memory. Those of one launch share its waves.
   double product_seconds(const plan::Product& product, bool fp8 = false, const GpuLoad& beside = {}) const;
-  /// Seconds of one fused attention; the backward has 2.5 times the FLOPs.
+  /// Seconds of one fused attention of at least one head; the backward has 2.5 times the FLOPs.
   double attention_seconds(const plan::AttentionWork& work, bool backward, const GpuLoad& beside = {}) const;
   /// Seconds of the optimizer's update that reads and writes `bytes` if it is one kernel.
   double update_seconds(double bytes, const GpuLoad& beside = {}) const;

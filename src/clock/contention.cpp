@@ -4,9 +4,13 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <numeric>
+#include <ranges>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/intervals.h"
@@ -29,16 +33,15 @@ class Runs {
   void add(const Run& run) { runs_.push_back(run); }
   void finish() {
     std::ranges::sort(runs_, {}, [](const Run& run) { return std::pair(run.time.begin, run.op); });
-    for (const Run& run : runs_)
-      latest_end_.push_back(std::max(latest_end_.empty() ? 0 : latest_end_.back(), run.time.end));
+    std::transform_inclusive_scan(
+        runs_.begin(), runs_.end(), std::back_inserter(latest_end_),
+        [](std::int64_t a, std::int64_t b) { return std::max(a, b); }, [](const Run& run) { return run.time.end; });
   }
-  /// Those that share some of `span`.
-  void within(const Interval& span, std::vector<Run>& found) const {
-    found.clear();
+  /// All that share some of `span`, and maybe some that ended before it.
+  std::span<const Run> near(const Interval& span) const {
     const auto first = std::ranges::upper_bound(latest_end_, span.begin) - latest_end_.begin();
-    for (auto run = runs_.begin() + first; run != runs_.end() && run->time.begin < span.end; ++run) {
-      if (run->time.end > span.begin) found.push_back(*run);
-    }
+    const auto last = std::ranges::lower_bound(runs_, span.end, {}, [](const Run& run) { return run.time.begin; });
+    return {runs_.begin() + first, last};
   }
 
  private:
@@ -47,7 +50,7 @@ class Runs {
 };
 
 /// Part of the length of `run` that it would take alone.
-double part_alone(const schedule::Schedule& schedule, const Run& run, const std::vector<Run>& others,
+double part_alone(const schedule::Schedule& schedule, const Run& run, std::span<const Run> others,
                   const SlowdownOf& slowdown) {
   std::vector<std::int64_t> changes{run.time.begin, run.time.end};
   for (const Run& other : others) {
@@ -55,22 +58,16 @@ double part_alone(const schedule::Schedule& schedule, const Run& run, const std:
     changes.push_back(std::clamp(other.time.end, run.time.begin, run.time.end));
   }
   std::ranges::sort(changes);
-  std::vector<std::pair<double, std::int64_t>> slowed;  // by how much, for how long
+  std::map<double, std::int64_t> slowed;  // by how much, for how long
   std::vector<std::size_t> beside;
-  for (std::size_t c = 0; c + 1 < changes.size(); ++c) {
-    if (changes[c] == changes[c + 1]) continue;
+  for (auto end = std::next(changes.begin()); end != changes.end(); ++end) {
+    const std::int64_t begin = *std::prev(end);
+    if (begin == *end) continue;
     beside.clear();
     for (const Run& other : others) {
-      if (other.time.begin <= changes[c] && other.time.end >= changes[c + 1]) beside.push_back(other.op);
+      if (other.time.begin <= begin && other.time.end >= *end) beside.push_back(other.op);
     }
-    const double times = beside.empty() ? 1 : slowdown(schedule, run.op, beside);
-    if (times <= 1) continue;
-    const auto known = std::ranges::find(slowed, times, &std::pair<double, std::int64_t>::first);
-    if (known == slowed.end()) {
-      slowed.emplace_back(times, changes[c + 1] - changes[c]);
-    } else {
-      known->second += changes[c + 1] - changes[c];
-    }
+    if (!beside.empty()) slowed[slowdown(schedule, run.op, beside)] += *end - begin;
   }
   double part = 1;
   for (const auto& [times, ns] : slowed) {
@@ -86,10 +83,7 @@ using schedule::OpKind;
 using Shape = std::array<double, 3>;
 
 Shape log_shape(std::int64_t m, std::int64_t n, std::int64_t k) {
-  const auto log_of = [](std::int64_t value) {
-    return std::log(static_cast<double>(std::max<std::int64_t>(value, 1)));
-  };
-  return {log_of(m), log_of(n), log_of(k)};
+  return {std::log(static_cast<double>(m)), std::log(static_cast<double>(n)), std::log(static_cast<double>(k))};
 }
 
 /// The cells of one kind of op beside another.
@@ -101,16 +95,11 @@ class Cells {
   bool empty() const { return cells_.empty(); }
   /// At least one cell.
   double nearest(const Shape& shape, double log_bytes) const {
-    double least = std::numeric_limits<double>::infinity(), times = 1;
-    for (const Cell& cell : cells_) {
-      double apart = std::abs(cell.log_bytes - log_bytes);
-      for (std::size_t i = 0; i < shape.size(); ++i) apart += std::abs(cell.shape[i] - shape[i]);
-      if (apart < least) {
-        least = apart;
-        times = cell.times;
-      }
-    }
-    return times;
+    const auto apart = [&](const Cell& cell) {
+      return std::abs(cell.log_bytes - log_bytes) + std::abs(cell.shape[0] - shape[0]) +
+             std::abs(cell.shape[1] - shape[1]) + std::abs(cell.shape[2] - shape[2]);
+    };
+    return std::ranges::min_element(cells_, {}, apart)->times;
   }
 
  private:
@@ -129,21 +118,15 @@ struct Measured {
   int max_ctas = 0;
 };
 Measured most_alike(const std::vector<CalibrationSlowdown>& measured, DType dtype, int max_ctas) {
-  Measured choice{measured.front().dtype, 0};
+  std::vector<Measured> all;
   for (const CalibrationSlowdown& slowdown : measured) {
-    if (slowdown.dtype == dtype) choice.dtype = dtype;
+    for (const CalibrationSlowdown::Cell& cell : slowdown.cells) all.push_back({slowdown.dtype, cell.max_ctas});
   }
-  int least = std::numeric_limits<int>::max();
-  for (const CalibrationSlowdown& slowdown : measured) {
-    if (slowdown.dtype != choice.dtype) continue;
-    for (const CalibrationSlowdown::Cell& cell : slowdown.cells) {
-      const int apart = cell.max_ctas == max_ctas ? -2 : cell.max_ctas == 0 ? -1 : std::abs(cell.max_ctas - max_ctas);
-      if (apart >= least) continue;
-      least = apart;
-      choice.max_ctas = cell.max_ctas;
-    }
-  }
-  return choice;
+  const auto known = std::ranges::find(all, dtype, &Measured::dtype);
+  const DType of = known == all.end() ? all.front().dtype : dtype;
+  return *std::ranges::min_element(all, {}, [&](const Measured& one) {
+    return std::tuple(one.dtype != of, one.max_ctas != max_ctas, one.max_ctas != 0, std::abs(one.max_ctas - max_ctas));
+  });
 }
 
 bool sums_up(OpKind kind) {
@@ -175,19 +158,18 @@ class MeasuredSlowdown {
     const schedule::Op& own = schedule.ops[op];
     if (own.is_collective()) {
       const Cells& cells = sums_up(own.kind) ? reduce_ : gather_;
-      double most = 1;
-      for (const std::size_t other : beside) most = std::max(most, times(cells, schedule.ops[other], log_bytes(own)));
-      return most;
+      return std::ranges::max(beside | std::views::transform([&](std::size_t other) {
+                                return times(cells, schedule.ops[other], log_bytes(own));
+                              }));
     }
-    bool gathers = false, reduces = false;
-    double most_bytes = 0;
-    for (const std::size_t other : beside) {
-      (sums_up(schedule.ops[other].kind) ? reduces : gathers) = true;
-      most_bytes = std::max(most_bytes, log_bytes(schedule.ops[other]));
-    }
-    if (gathers && reduces && !beside_both_.empty()) return times(beside_both_, own, most_bytes);
-    return std::max(gathers ? times(beside_gather_, own, most_bytes) : 1,
-                    reduces ? times(beside_reduce_, own, most_bytes) : 1);
+    const auto reduce = [&](std::size_t other) { return sums_up(schedule.ops[other].kind); };
+    const bool both = std::ranges::any_of(beside, reduce) && !std::ranges::all_of(beside, reduce);
+    const double most_bytes = std::ranges::max(
+        beside | std::views::transform([&](std::size_t other) { return log_bytes(schedule.ops[other]); }));
+    if (both && !beside_both_.empty()) return times(beside_both_, own, most_bytes);
+    return std::ranges::max(beside | std::views::transform([&](std::size_t other) {
+                              return times(reduce(other) ? beside_reduce_ : beside_gather_, own, most_bytes);
+                            }));
   }
 
  private:
@@ -221,29 +203,26 @@ class MeasuredSlowdown {
   }
 
   double log_bytes(const schedule::Op& collective) const {
-    return std::log(static_cast<double>(std::max<std::int64_t>(message_of(collective, groups_).bytes, 1)));
+    return std::log(static_cast<double>(message_of(collective, groups_).bytes));
   }
 
   /// By `cells`, with the products of `computation`; at least 1.
   double times(const Cells& cells, const schedule::Op& computation, double log_bytes) const {
-    const std::vector<Weighted>* products = products_of(computation);
-    if (cells.empty() || products == nullptr) return 1;
+    if (cells.empty()) return 1;
     double flops = 0, slowed = 0;
-    for (const Weighted& product : *products) {
+    for (const Weighted& product : products_of(computation)) {
       flops += product.flops;
       slowed += product.flops * cells.nearest(product.shape, log_bytes);
     }
-    return flops > 0 ? std::max(1.0, slowed / flops) : 1;
+    return slowed <= flops ? 1 : slowed / flops;
   }
 
-  const std::vector<Weighted>* products_of(const schedule::Op& op) const {
-    if (op.module < 0 || static_cast<std::size_t>(op.module) >= modules_.size()) return nullptr;
-    const Products& products = modules_[op.module];
+  std::span<const Weighted> products_of(const schedule::Op& op) const {
     switch (op.kind) {
-      case OpKind::forward: return &products.forward;
-      case OpKind::recompute: return &products.recompute;
-      case OpKind::backward: return &products.backward;
-      default: return nullptr;
+      case OpKind::forward: return modules_[op.module].forward;
+      case OpKind::recompute: return modules_[op.module].recompute;
+      case OpKind::backward: return modules_[op.module].backward;
+      default: return {};
     }
   }
 
@@ -263,20 +242,22 @@ std::vector<double> parts_alone(const schedule::Schedule& schedule, std::span<co
   for (const trace::Record& record : records) {
     const std::size_t i = record.op;
     const schedule::Op& op = schedule.ops[i];
-    if (!op.has_work() || record.begin_ns == 0) continue;
+    if (record.begin_ns == 0) continue;
     const Run run{
         {op.is_collective() ? std::max(record.begin_ns, record.peers_arrived_ns) : record.begin_ns, record.end_ns}, i};
     if (run.time.end <= run.time.begin) continue;
     runs.push_back(run);
-    if (op.is_collective()) collectives.add(run);
-    if (!op.is_collective() && op.module >= 0) computations.add(run);
+    if (op.is_collective()) {
+      collectives.add(run);
+    } else if (op.module >= 0) {
+      computations.add(run);
+    }
   }
   collectives.finish();
   computations.finish();
-  std::vector<Run> others;
   for (const Run& run : runs) {
-    (schedule.ops[run.op].is_collective() ? computations : collectives).within(run.time, others);
-    if (!others.empty()) parts[run.op] = part_alone(schedule, run, others, slowdown);
+    const Runs& others = schedule.ops[run.op].is_collective() ? computations : collectives;
+    parts[run.op] = part_alone(schedule, run, others.near(run.time), slowdown);
   }
   return parts;
 }
@@ -285,7 +266,7 @@ void add_contention(const schedule::Training& training, const SlowdownOf& slowdo
   constexpr int kMostWalks = 8;
   StepCosts& costs = times.steps.back();
   const StepCosts alone = costs;
-  double last_step = 0;
+  double last_step{};
   for (int walk = 0; walk < kMostWalks; ++walk) {
     const trace::RankTrace trace = forecast(training, times, SteadyStep::first, 1).traces.front();
     const auto step = static_cast<double>(trace.steps.back().end_ns - trace.steps.back().begin_ns);

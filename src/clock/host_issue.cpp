@@ -47,9 +47,7 @@ class Issuer {
       case OpKind::copy_out: return launch_us_ + factor_ * times_.part * parts_of(op);
       case OpKind::reduce_scatter: return factor_ * times_.reduce + launch_us_;
       case OpKind::reshard: return factor_ * alone_ * times_.free;
-      default:
-        if (!op.has_work()) return 0;
-        return launch_us_ + (op.lane == Lane::tensor ? factor_ * times_.exchange : 0);
+      default: return op.has_work() ? launch_us_ + (op.lane == Lane::tensor ? factor_ * times_.exchange : 0) : 0;
     }
   }
   /// Once in a step.
@@ -66,7 +64,7 @@ class Issuer {
       }
     }
     const double reach = static_cast<double>(training_.config.fsdp.max_reuse_distance);
-    const double r = elements > 0 ? std::min(1.0, reach / elements) : 1;
+    const double r = std::min(1.0, reach / elements);
     return factor_ * times_.second_step * calls * calls * (r - r * r / 2);
   }
 
@@ -142,7 +140,7 @@ std::vector<std::vector<double>> host_issue(const schedule::Training& training, 
   std::vector<std::vector<double>> issue;
   for (std::size_t step = 0; step < std::max<std::size_t>(times.steps.size(), second_us > 0 ? 3 : 0); ++step) {
     const std::vector<Op>& ops = training.schedules.of_step(step).ops;
-    std::vector<double>& of_step = issue.emplace_back(ops.size(), 0.0);
+    std::vector<double>& of_step = issue.emplace_back(ops.size());
     double left_us = issuer.step_us() + (step == 1 ? second_us : 0);
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (ops[i].is_host()) continue;

@@ -49,9 +49,7 @@ LineFit line_through(std::span<const LineSample> samples, std::optional<double> 
   LineFit fit;
   fit.samples = static_cast<int>(samples.size());
   const Sums sums = weigh(samples, before);
-  const auto slope = [&](double fixed) {
-    return sums.aa > 0 ? std::max(0.0, (sums.at - fixed * sums.fa) / sums.aa) : 0.0;
-  };
+  const auto slope = [&](double fixed) { return std::max(0.0, (sums.at - fixed * sums.fa) / sums.aa); };  // of 0/0: 0
   if (fixed_ns) {
     fit.fixed_ns = *fixed_ns;
     fit.ns_per_amount = slope(*fixed_ns);
@@ -60,12 +58,11 @@ LineFit line_through(std::span<const LineSample> samples, std::optional<double> 
   fit.ns_per_amount = slope(0);
   const double determinant = sums.ff * sums.aa - sums.fa * sums.fa;
   if (sums.aa > 0 && (meets(fit, samples, true) || determinant <= 1e-9 * sums.ff * sums.aa)) return fit;
-  const double fixed =
-      sums.aa > 0 ? (sums.ft * sums.aa - sums.at * sums.fa) / determinant : (sums.ff > 0 ? sums.ft / sums.ff : 0.0);
+  const double flat = sums.ft / sums.ff;
+  const double fixed = sums.aa > 0 ? (sums.ft * sums.aa - sums.at * sums.fa) / determinant : flat;
   if (!(fixed > 0)) return fit;
-  fit.fixed_ns = fixed;
   fit.ns_per_amount = slope(fixed);
-  if (fit.ns_per_amount == 0 && sums.ff > 0) fit.fixed_ns = sums.ft / sums.ff;
+  fit.fixed_ns = fit.ns_per_amount > 0 ? fixed : flat;
   return fit;
 }
 
@@ -90,6 +87,7 @@ LineFit fit_line(std::span<const LineSample> samples, std::optional<double> fixe
   if (!off.empty()) fit.within = next_within(off);
   return fit;
 }
+
 namespace {
 
 using schedule::Op;
@@ -256,10 +254,6 @@ class Collector {
   Starts launches_, gaps_;
   std::vector<Woken> woken_;
 };
-
-}  // namespace
-
-namespace {
 
 void add_steps(const schedule::Schedules& schedules, const trace::RankTrace& trace, Collector& collector) {
   std::size_t first = 0;

@@ -22,7 +22,8 @@ struct Flow {
   std::size_t op = 0;
 };
 
-/// Time that each flow would have needed with the link to itself: k flows at once get 1/k each. By flow.
+/// Time that each flow would have needed with the link to itself: k flows at once get 1/k each. By flow; `flows`: in
+/// order of their begins.
 std::vector<double> alone_ns(const std::vector<Flow>& flows) {
   std::vector<std::int64_t> changes;
   for (const Flow& flow : flows) {
@@ -30,17 +31,16 @@ std::vector<double> alone_ns(const std::vector<Flow>& flows) {
     changes.push_back(flow.end);
   }
   std::ranges::sort(changes);
-  std::vector<double> alone(flows.size(), 0.0);
-  std::size_t first = 0;  // flows before it are over
-  for (std::size_t c = 0; c + 1 < changes.size(); ++c) {
-    if (changes[c] == changes[c + 1]) continue;
-    while (first < flows.size() && flows[first].end <= changes[c]) ++first;
-    std::vector<std::size_t> active;
-    for (std::size_t f = first; f < flows.size() && flows[f].begin <= changes[c]; ++f) {
-      if (flows[f].end > changes[c]) active.push_back(f);
-    }
-    const auto length = static_cast<double>(changes[c + 1] - changes[c]);
-    for (const std::size_t f : active) alone[f] += length / static_cast<double>(active.size());
+  std::vector<double> alone(flows.size());
+  std::vector<std::size_t> active;
+  auto next = flows.begin();
+  std::int64_t last{};
+  for (const std::int64_t now : changes) {
+    const double share = static_cast<double>(now - last) / static_cast<double>(active.size());
+    for (const std::size_t f : active) alone[f] += share;
+    for (; next != flows.end() && next->begin == now; ++next) active.push_back(next - flows.begin());
+    std::erase_if(active, [&](std::size_t f) { return flows[f].end == now; });
+    last = now;
   }
   return alone;
 }
@@ -88,7 +88,11 @@ std::span<const Record> MeasuredTimes::records(std::size_t step, std::size_t ran
 /// company there, and held the others up.
 void MeasuredTimes::find_alone(std::size_t step) {
   const std::vector<Op>& ops = schedule_of(step).ops;
-  std::vector<std::map<int, double>> least(ops.size());  // by op and group
+  std::map<std::pair<std::size_t, int>, double> least;  // by op and group
+  std::vector<std::vector<std::size_t>> transfers(ranks());
+  const auto group_of = [&](std::size_t op, std::size_t rank) {
+    return std::pair(op, run_->plan.groups.number(ops[op].group(), traces_[rank].rank));
+  };
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
     std::vector<Flow> flows;
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -98,21 +102,18 @@ void MeasuredTimes::find_alone(std::size_t step) {
       const auto latency = static_cast<std::int64_t>(std::nearbyint(hop_ns_.value_or(0) * hops));
       flows.push_back({std::min(end, end - ns_[step][rank][i] + latency), end, i});
     }
-    std::ranges::sort(flows, {}, [](const Flow& flow) { return std::pair(flow.begin, flow.end); });
+    std::ranges::stable_sort(flows, {}, &Flow::begin);
     const std::vector<double> alone = alone_ns(flows);
     for (std::size_t f = 0; f < flows.size(); ++f) {
       const std::size_t op = flows[f].op;
       const auto latency = static_cast<double>(ns_[step][rank][op] - (flows[f].end - flows[f].begin));
-      const int group = run_->plan.groups.number(ops[op].group(), traces_[rank].rank);
-      const auto [at, added] = least[op].try_emplace(group, latency + alone[f]);
+      const auto at = least.try_emplace(group_of(op, rank), latency + alone[f]).first;
       at->second = std::min(at->second, latency + alone[f]);
+      transfers[rank].push_back(op);
     }
   }
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    for (std::size_t rank = 0; rank < ranks() && !least[i].empty(); ++rank) {
-      const auto at = least[i].find(run_->plan.groups.number(ops[i].group(), traces_[rank].rank));
-      if (at != least[i].end() && ns_[step][rank][i] > 0) ns_[step][rank][i] = std::llround(at->second);
-    }
+  for (std::size_t rank = 0; rank < ranks(); ++rank) {
+    for (const std::size_t op : transfers[rank]) ns_[step][rank][op] = std::llround(least.at(group_of(op, rank)));
   }
 }
 
@@ -121,7 +122,7 @@ void MeasuredTimes::take_out(const SlowdownOf& slowdown, std::size_t step) {
     const std::vector<double> parts = parts_alone(schedule_of(step), records(step, rank), slowdown);
     std::vector<std::int64_t>& ns = ns_[step][rank];
     for (std::size_t i = 0; i < ns.size(); ++i) {
-      if (ns[i] > 0) ns[i] = std::llround(static_cast<double>(ns[i]) * parts[i]);
+      ns[i] = std::llround(static_cast<double>(ns[i]) * parts[i]);
     }
   }
 }
@@ -157,7 +158,7 @@ MeasuredTimes MeasuredTimes::with_step(const schedule::Training& run, Table ns, 
 LineFit MeasuredTimes::fit(const std::vector<int>& ops) const {
   const schedule::Schedule& schedule = schedule_of(steps() - 1);
   std::vector<LineSample> samples;
-  bool collective = false;
+  std::optional<double> hop_ns;
   for (const int op : ops) {
     const std::size_t i = op;
     std::vector<std::int64_t> values;
@@ -169,12 +170,12 @@ LineFit MeasuredTimes::fit(const std::vector<int>& ops) const {
     }
     if (values.empty()) continue;
     const OpWork work = work_of(schedule.ops[i], schedule, run_->plan.groups, run_->sizes);
-    collective = work.unit == OpWork::Unit::wire_bytes;
+    if (work.unit == OpWork::Unit::wire_bytes) hop_ns = hop_ns_;
     std::ranges::sort(values);
     const auto quarter = [&](std::size_t q) { return static_cast<double>(values[(values.size() - 1) * q / 4]); };
     samples.push_back({work.fixed, work.amount, quarter(2), quarter(3) - quarter(1)});
   }
-  return fit_line(samples, collective ? hop_ns_ : std::nullopt);
+  return fit_line(samples, hop_ns);
 }
 
 std::vector<MeasuredTimes::Link> MeasuredTimes::links() const {

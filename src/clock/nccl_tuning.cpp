@@ -1,10 +1,9 @@
 #include "clock/nccl_tuning.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "base/enum_table.h"
 
@@ -48,7 +47,7 @@ double of(const ByProtocol& table, Protocol protocol) { return table[protocol]; 
 double nccl_intra_rate(const config::Cluster& cluster, int group) {
   if (cluster.intra.kind != IntraKind::xgmi) return cluster.intra.nccl_gb_per_s;
   const int links = std::has_single_bit(static_cast<unsigned>(group)) ? group - 1 : 1;
-  return cluster.intra.nccl_gb_per_s * links / std::max(cluster.gpus_per_node - 1, 1);
+  return cluster.intra.nccl_gb_per_s * links / (cluster.gpus_per_node - 1);
 }
 
 /// GB/s of one rank's ring through the group; `wires`: how many times the NICs' rate it may reach.
@@ -145,7 +144,10 @@ namespace {
 double soft_min(double x, double ceiling, double softness) {
   return ceiling - softness * std::log1p(std::expm1(ceiling / softness) * std::exp(-x / softness));
 }
-double soft_plus(double x) { return x > 100 ? x : std::log1p(std::exp(x)); }
+double soft_plus(double x) {
+  const double grown = std::exp(x);
+  return std::isinf(grown) ? x : std::log1p(grown);
+}
 
 bool has_nvlink5(const config::Cluster& cluster) { return cluster.intra.peak_gb_per_s >= 900; }  // Blackwell
 
@@ -153,10 +155,11 @@ bool has_nvlink5(const config::Cluster& cluster) { return cluster.intra.peak_gb_
 struct SymmetricKernel {
   double bus_bytes = 0;
   double multiplier = 1;  ///< of a multiprocessor's bandwidth: the switch copies or adds
+  double most = 0;        ///< rate of any number of multiprocessors
   double latency_us = 0;
   int most_ctas = 1;
 
-  double transfer_us(int ctas, double of_a_cta, double most) const {
+  double transfer_us(int ctas, double of_a_cta) const {
     const double rate = soft_min(ctas * of_a_cta * multiplier, most, of_a_cta);
     return soft_plus(bus_bytes / (rate * 1e3) - 1);
   }
@@ -176,30 +179,26 @@ SymmetricEstimate nccl_symmetric(const config::Cluster& cluster, Collective coll
   const double flags_us = blackwell ? (gathers ? 8.5 : 11) : 4.5,
                stores_us = blackwell ? (reduces_fully ? 19.5 : 13) : 7.8;
   const int switched = static_cast<int>(std::ceil((blackwell ? 32 : 16) / n));
-  const double crossed = (reduces_fully ? 2 : 1) * (n - 1) * part;
-  const std::array kernels{SymmetricKernel{.bus_bytes = (reduces_fully ? n : 1) * bytes * kFlags,
-                                           .multiplier = 1.1,
-                                           .latency_us = flags_us,
-                                           .most_ctas = kMostCtas},
-                           SymmetricKernel{.bus_bytes = crossed, .latency_us = stores_us, .most_ctas = kMostCtas},
-                           SymmetricKernel{.bus_bytes = reduces_fully ? part + bytes : crossed,
-                                           .multiplier = reduces_fully ? n : 0.55 * n,
-                                           .latency_us = stores_us,
-                                           .most_ctas = switched}};
-  SymmetricEstimate best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const SymmetricKernel& kernel : kernels) {
-    const bool through_switch = &kernel == &kernels.back();
-    const double most = (through_switch && reduces_fully ? (blackwell ? 1000 : 480) : (blackwell ? 600 : 320)) * kGib;
-    const auto us = [&](int ctas) { return kernel.latency_us + kernel.transfer_us(ctas, of_a_cta, most); };
+  const double most = (blackwell ? 600 : 320) * kGib, most_reduced = (blackwell ? 1000 : 480) * kGib;
+  const auto priced = [&](const SymmetricKernel& kernel) {
+    const auto us = [&](int ctas) { return kernel.latency_us + kernel.transfer_us(ctas, of_a_cta); };
     int ctas = 1;
-    while (ctas < kernel.most_ctas && us(ctas) > (1 + kTolerance) * us(kernel.most_ctas)) ++ctas;
-    const double price = us(ctas) * (1 + kTolerance * ctas);
-    if (price >= least) continue;
-    least = price;
-    best = {kernel.latency_us * 1e-6, kernel.transfer_us(ctas, of_a_cta, most) * 1e-6, ctas};
-  }
-  return best;
+    while (us(ctas) > (1 + kTolerance) * us(kernel.most_ctas)) ++ctas;
+    const SymmetricEstimate estimate{kernel.latency_us * 1e-6, kernel.transfer_us(ctas, of_a_cta) * 1e-6, ctas};
+    return std::pair(us(ctas) * (1 + kTolerance * ctas), estimate);
+  };
+  return std::ranges::min({priced({.bus_bytes = (reduces_fully ? n : 1) * bytes * kFlags,
+                                   .multiplier = 1.1,
+                                   .most = most,
+                                   .latency_us = flags_us,
+                                   .most_ctas = kMostCtas}),
+                           priced({.bus_bytes = reduces_fully ? part + bytes : (n - 1) * part,
+                                   .multiplier = reduces_fully ? n : 0.55 * n,
+                                   .most = reduces_fully ? most_reduced : most,
+                                   .latency_us = stores_us,
+                                   .most_ctas = switched})},
+                          {}, &std::pair<double, SymmetricEstimate>::first)
+      .second;
 }
 
 bool nccl_copies(const config::Cluster& cluster, double elements) {

@@ -37,9 +37,10 @@ struct SymmetricEstimate {
 
 /// The kernel that NCCL takes for a collective of `bytes` (of the full tensor) among `ranks` GPUs behind NVLink
 /// switches that can multicast (Hopper, Blackwell), if both its buffers lie in symmetric windows: one with flags in the
-/// data, one of plain stores or loads, or one through the switch's multicast. NCCL takes the one of two whose time,
-/// longer by 2.5 % for each multiprocessor, is less; each runs on as few as cost 2.5 % of its time. No size makes NCCL
-/// return to a ring below 64 GiB. Its rates are fitted constants of NCCL's, not of this cluster.
+/// data, or one through the switch's multicast; that of plain stores or loads never is the best of more than two GPUs.
+/// NCCL takes the one of two whose time, longer by 2.5 % for each multiprocessor, is less; each runs on as few as cost
+/// 2.5 % of its time. No size makes NCCL return to a ring below 64 GiB. Its rates are fitted constants of NCCL's, not
+/// of this cluster.
 SymmetricEstimate nccl_symmetric(const config::Cluster& cluster, Collective collective, double bytes, int ranks);
 
 /// Whether NCCL leaves an all-gather of `elements` from each rank to copy engines though nobody asked for it, where

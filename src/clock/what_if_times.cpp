@@ -158,7 +158,6 @@ class Library {
     for (const int i : by_kind_.at({work.unit, op.kind, ranks_of(op)})) {
       const Op& known = schedule_.ops[i];
       const double amount = work_of(known, schedule_, measured_.run().plan.groups, measured_.run().sizes).amount;
-      if (amount <= 0 || work.amount <= 0) continue;
       if (amount < work.amount) less = std::min(less, work.amount / amount);
       if (amount > work.amount) more = std::min(more, amount / work.amount);
     }

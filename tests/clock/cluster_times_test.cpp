@@ -2,6 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
 #include "clock/forecast.h"
 #include "support/schedule_cases.h"
@@ -43,12 +51,6 @@ TEST(ClusterTimes, StepsFollowTheMachine) {
   hybrid.mesh = {64, 8, 8};
   EXPECT_GT(step_ns(hybrid, cluster("ethernet-h100"), spread), step_ns(hybrid, cluster("ethernet-h100")))
       << "shard groups inside nodes are what hybrid sharding is for";
-  config::RunConfig layers = testing::decoder_config(4, 8);
-  layers.model.kind = config::ModelKind::mlp;
-  layers.train.batch_per_rank = 1 << 20;
-  const double many = step_ns(layers, cluster("dgx-h100"));
-  layers.train.batch_per_rank = 1;
-  EXPECT_GT(many, 2 * step_ns(layers, cluster("dgx-h100"))) << "each sample is a row";
 }
 
 TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {
@@ -64,30 +66,6 @@ TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {
       << "one rank communicates nothing";
 }
 
-TEST(ClusterTimes, NanotronComputesBesideItsExchanges) {
-  config::RunConfig config = llama_like(8);
-  config.mesh = {8, 4, 1, 2};
-  config.mesh.sequence_parallel = true;
-  config.simulate.framework = config::Simulate::Framework::pytorch;
-  const auto scatters = [&](schedule::OpKind pass) {
-    const testing::ScheduleCase c = testing::make_case(config);
-    const OpTimes times = cluster_times(c, cluster("dgx-h100"));
-    const std::vector<schedule::Op>& ops = c.schedules.steady().ops;
-    double ns = 0;
-    schedule::OpKind before = schedule::OpKind::forward;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (ops[i].lane == Lane::compute && ops[i].has_work()) before = ops[i].kind;
-      if (ops[i].kind != schedule::OpKind::tensor_reduce_scatter || before != pass) continue;
-      ns += times.steps.back()[i].run_ns + times.steps.back()[i].link_ns;
-    }
-    return ns;
-  };
-  const double forward = scatters(schedule::OpKind::forward), backward = scatters(schedule::OpKind::backward);
-  config.simulate.framework = config::Simulate::Framework::nanotron;
-  EXPECT_EQ(scatters(schedule::OpKind::forward), forward) << "the whole product comes before it";
-  EXPECT_LT(scatters(schedule::OpKind::backward), 0.2 * backward) << "the gradient of the weight is beside it";
-}
-
 // pytorch/pytorch 172714, 8 H100: a product of 8192 x 8192 x 8192 and an all-gather of 64 MiB from each rank take 2.02
 // ms together, and 1.77 if copy engines gather.
 TEST(ClusterTimes, CopyEnginesLeaveMultiprocessorsToComputation) {
@@ -101,6 +79,11 @@ TEST(ClusterTimes, CopyEnginesLeaveMultiprocessorsToComputation) {
   EXPECT_GT(step(Algorithm::copy_engine, false), step(Algorithm::symmetric, false)) << "copies are no faster";
   EXPECT_LT(step(Algorithm::symmetric, true), step(Algorithm::ring, true));
   EXPECT_LT(step(Algorithm::copy_engine, true), step(Algorithm::ring, true));
+  config::Cluster busy = h100;  // all but two multiprocessors
+  busy.intra.collective_sms = 130;
+  ClusterUse copies;
+  copies.algorithm = Algorithm::copy_engine;
+  EXPECT_EQ(step_ns(llama_like(8), busy, copies), step(Algorithm::copy_engine, true));
 
   const auto gathers = [&](const char* name, Algorithm algorithm) {
     ClusterUse use;
@@ -231,6 +214,198 @@ TEST(ClusterTimes, OffloadedStateCrossesPcieAndIsUpdatedAtTheHostsRate) {
   EXPECT_EQ(updates, 1);
   h100.host.memory_gb_per_s = 0;
   EXPECT_THROW(cluster_times(made, h100), ConfigError);
+}
+
+plan::ModuleWork block_of(const schedule::Training& training, config::Norm norm, int token_ranks) {
+  config::Model model = training.config.model;
+  model.norm = norm;
+  return plan::module_work(plan::tensor_part(model, training.plan.mesh.tensor), training.config.train.batch_per_rank,
+                           training.config.train.seq_len, token_ranks)[2];
+}
+
+double forward_ns(const schedule::Training& training, const OpTimes& times) {
+  const std::vector<schedule::Op>& ops = training.schedules.steady().ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind == schedule::OpKind::forward && ops[i].module == 2) return times.steps.back()[i].run_ns;
+  }
+  return -1;
+}
+
+/// nanotron's norms, and PyTorch's on a GPU whose kernels were measured, are one kernel; transformers' are several.
+TEST(ClusterTimes, NormsAreAsManyKernelsAsTheirFrameworkCalls) {
+  using enum config::Simulate::Framework;
+  for (const auto& [framework, measured, norm] : {std::tuple{own, true, config::Norm::rms},
+                                                  {own, false, config::Norm::rms},
+                                                  {pytorch, false, config::Norm::rms},
+                                                  {pytorch, true, config::Norm::layer},
+                                                  {transformers, true, config::Norm::rms},
+                                                  {nanotron, false, config::Norm::layer}}) {
+    config::RunConfig c = llama_like(8);
+    ASSERT_EQ(c.model.norm, config::Norm::rms);
+    c.simulate.framework = framework;
+    const testing::ScheduleCase made = testing::make_case(c);
+    ClusterUse use;
+    use.contention = false;
+    use.measured = measured;
+    config::Cluster machine = cluster("dgx-h100");
+    machine.measured = {};
+    machine.measured.eager_fraction = 0.5;
+    GpuRates rates = gpu_rates(machine, DType::bf16);
+    if (measured && framework != own) rates.apart_fraction = 0.5;
+    if (measured) rates.measured = machine.measured;
+    const ComputeCost cost(rates, use.framework, DType::bf16);
+    EXPECT_EQ(forward_ns(made, cluster_times(made, machine, use)),
+              std::nearbyint(cost.module_seconds(block_of(made, norm, 1), Pass::forward) * 1e9));
+  }
+}
+
+TEST(ClusterTimes, SamplesOfLayersAreRows) {
+  config::RunConfig c = testing::decoder_config(4, 8);
+  c.model.kind = config::ModelKind::mlp;
+  c.train.batch_per_rank = 1 << 20;
+  const testing::ScheduleCase made = testing::make_case(c);
+  const config::Cluster h100 = cluster("dgx-h100");
+  ClusterUse use;
+  use.contention = false;
+  const ComputeCost cost(gpu_rates(h100, c.fsdp.param_dtype), {}, c.fsdp.param_dtype);
+  EXPECT_EQ(forward_ns(made, cluster_times(made, h100, use)),
+            std::nearbyint(cost.module_seconds(plan::module_work(c.model, 1 << 20, 1)[2], Pass::forward) * 1e9));
+}
+
+TEST(ClusterTimes, CollectivesCostWhatTheirGroupsDo) {
+  config::RunConfig c = llama_like(32);
+  c.mesh.shard = 8;
+  c.mesh.replicate = 4;
+  c.fsdp.strategy = config::Strategy::hybrid_shard;
+  const testing::ScheduleCase made = testing::make_case(c);
+  for (const Placement placement : {Placement::packed, Placement::spread}) {
+    const config::Cluster machine = cluster("dgx-h100");
+    ClusterUse use;
+    use.placement = placement;
+    const OpTimes times = cluster_times(made, machine, use);
+    const std::vector<schedule::Op>& ops = made.schedules.steady().ops;
+    int gathers = 0, reductions = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].is_collective()) continue;
+      const bool whole = ops[i].kind == schedule::OpKind::all_reduce,
+                 scatter = ops[i].kind == schedule::OpKind::reduce_scatter;
+      if (!whole && !scatter && ops[i].kind != schedule::OpKind::all_gather) continue;
+      ++(whole ? reductions : gathers);
+      // Eight neighbours, or four ranks eight apart.
+      const bool one_node = whole == (placement == Placement::spread);
+      const GroupShape shape = whole      ? one_node ? GroupShape{4, 1, 4} : GroupShape{4, 4, 1}
+                                    : one_node ? GroupShape{8, 1, 8}
+                                          : GroupShape{8, 4, 2};
+      const double bytes = static_cast<double>(ops[i].collective()->bytes()) * (whole ? 1 : 8);
+      const CollectiveCost cost = collective_cost(machine,
+                                                  whole     ? Collective::all_reduce
+                                                  : scatter ? Collective::reduce_scatter
+                                                            : Collective::all_gather,
+                                                  bytes, shape);
+      EXPECT_EQ(times.steps.back()[i].run_ns, std::nearbyint(cost.latency_s * 1e9)) << i;
+      EXPECT_EQ(times.steps.back()[i].link_ns, std::nearbyint(cost.transfer_s * 1e9)) << i;
+      EXPECT_EQ(times.steps.back()[i].fabric, static_cast<int>(cost.fabric)) << i;
+    }
+    EXPECT_GT(gathers, 0);
+    EXPECT_GT(reductions, 0);
+    EXPECT_EQ(times.workspace_bytes, 2 * 33'554'432);
+  }
+  EXPECT_EQ(library_bytes(cluster("dgx-a100")), 2 * 8'519'680);
+}
+
+/// Computation that is hidden behind collectives as a whole is slowed by all that their rate takes.
+TEST(ClusterTimes, HiddenComputationIsSlowedByTheRateOfTheLargestMessages) {
+  config::Cluster machine = cluster("dgx-h100");
+  machine.inter.nic_achieved_gb_per_s = 20;  // 160 GB/s a node, of 371 at which collectives hold all they ever do
+  machine.intra.ramp_mb = 0;
+  config::RunConfig c = llama_like(16);
+  c.train.seq_len = 64;
+  const testing::ScheduleCase made = testing::make_case(c);
+  ClusterUse without;
+  without.contention = false;
+  const OpTimes beside = cluster_times(made, machine), alone = cluster_times(made, machine, without);
+  const ComputeCost cost(gpu_rates(machine, DType::bf16), {}, DType::bf16);
+  const GpuLoad load = beside_collective(machine, 160e9);
+  double most = 0;
+  const plan::ModuleWork block = block_of(made, config::Norm::rms, 1);
+  const std::vector<schedule::Op>& ops = made.schedules.steady().ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != schedule::OpKind::forward || ops[i].module != 3) continue;
+    most = std::max(most, beside.steps.back()[i].run_ns / alone.steps.back()[i].run_ns);
+  }
+  EXPECT_NEAR(most, cost.module_seconds(block, Pass::forward, load) / cost.module_seconds(block, Pass::forward), 1e-4);
+  EXPECT_GT(most, 1.01);
+  config::RunConfig replicas = llama_like(16);  // a group of one gathers nothing
+  replicas.fsdp.strategy = config::Strategy::no_shard;
+  replicas.mesh.shard = 1;
+  replicas.mesh.replicate = 16;
+  EXPECT_EQ(step_ns(replicas, machine, without), step_ns(replicas, machine));
+}
+
+/// Exchanges of a pass, in order, and what computes beside each: half of the part after it (1) or before it (-1), or
+/// half of the one after by each of the ranks (2).
+TEST(ClusterTimes, NanotronHidesEachExchangeBehindItsProducts) {
+  config::RunConfig config = llama_like(8);
+  config.mesh = {8, 4, 1, 2};
+  config.mesh.sequence_parallel = true;
+  config.model.norm = config::Norm::layer;
+  ClusterUse use;
+  use.contention = false;
+  config::Cluster machine = cluster("dgx-h100");  // with links so slow that no exchange is hidden as a whole
+  machine.intra.all_gather_gb_per_s = machine.intra.reduce_scatter_gb_per_s = 0.05;
+  const auto times_of = [&](config::Simulate::Framework framework) {
+    config.simulate.framework = framework;
+    return cluster_times(testing::make_case(config), machine, use).steps.back();
+  };
+  const StepCosts apart = times_of(config::Simulate::Framework::pytorch),
+                  beside = times_of(config::Simulate::Framework::nanotron);
+  const testing::ScheduleCase made = testing::make_case(config);
+  const std::vector<schedule::Op>& ops = made.schedules.steady().ops;
+  using Hides = std::vector<int>;
+  const auto last = static_cast<int>(made.sizes.size()) - 1;
+  std::map<std::pair<int, bool>, Hides> all;  // by module and pass: of its exchanges
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].lane != Lane::tensor || !ops[i].is_collective()) continue;
+    const auto of_module = [&](const schedule::Op& op) {
+      return op.module == ops[i].module && op.lane == Lane::compute;
+    };
+    std::size_t before = i, after = i;
+    while (!of_module(ops[--before])) {
+    }
+    while (!of_module(ops[++after])) {
+    }
+    const bool back = ops[before].kind == schedule::OpKind::backward;
+    Hides& mine = all[{ops[i].module, back}];
+    const Hides expected = ops[i].module == 0      ? back ? Hides{1} : Hides{0}
+                                : ops[i].module == last ? back ? Hides{1, -1, 0} : Hides{2, 2}
+                                : back ? Hides{2, 1, -1, 2, 1, -1, 0}
+                                                   : Hides{2, 0, 2, 0};
+    ASSERT_LT(mine.size(), expected.size()) << i;
+    const int hides = expected[mine.size()];
+    mine.push_back(hides);
+    const double hidden = hides == 0 ? 0 : hides == -1 ? beside[before].run_ns / 2 : beside[after].run_ns / 2 / hides;
+    EXPECT_LT(hidden, apart[i].run_ns + apart[i].link_ns);
+    const OpCost &was = apart[i], &is = beside[i];
+    EXPECT_NEAR(is.run_ns, std::max(0.0, was.run_ns - hidden), 2) << i;
+    EXPECT_NEAR(is.link_ns, std::max(0.0, was.link_ns - std::max(0.0, hidden - was.run_ns)), 2) << i;
+  }
+  EXPECT_EQ((all[{2, true}].size()), 7U);
+}
+
+TEST(ClusterTimes, SaysWhichRateOfTheHostIsMissing) {
+  config::RunConfig c = llama_like(8);
+  c.fsdp.cpu_offload = config::CpuOffload::all;
+  for (const char* key : {"pcie_gb_per_s", "memory_gb_per_s"}) {
+    config::Cluster h100 = cluster("dgx-h100");
+    h100.host.pcie_gb_per_s = h100.host.memory_gb_per_s = 40;
+    (key[0] == 'p' ? h100.host.pcie_gb_per_s : h100.host.memory_gb_per_s) = 0;
+    try {
+      step_ns(c, h100);
+      ADD_FAILURE() << key;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(std::string("host.") + key), std::string::npos) << error.what();
+    }
+  }
 }
 
 }  // namespace

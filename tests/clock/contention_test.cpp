@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <tuple>
 
 #include "base/intervals.h"
 #include "clock/calibration.h"
@@ -150,37 +152,45 @@ TEST(Contention, NothingIsSlowedThatWasNotMeasuredOrIsAsFastBesideOthers) {
   EXPECT_FALSE(run.slowdown({}));
 }
 
-/// A gather beside two passes of modules, one of them the first, and an update, which is no module's.
+/// An op takes twice as long beside one other, four times as long beside two.
 TEST(Contention, PartsAloneAreOfModulesBesideCollectives) {
+  struct Row {
+    OpKind kind;
+    int module;
+    std::int64_t begin, end, arrived;
+    double part;
+  };
+  const std::vector<Row> rows{
+      {OpKind::all_gather, -1, 100, 300, 200, 0.5},  // from 200 on, all of it beside the next two
+      {OpKind::forward, 0, 100, 250, 0, 1 - (35 * 0.5 + 25 * 0.75) / 150},
+      {OpKind::forward, 1, 250, 300, 0, 1 - (25 * 0.5 + 25 * 0.75) / 50},
+      {OpKind::optimizer, -1, 200, 300, 0, 1 - (50 * 0.5 + 50 * 0.75) / 100},
+      {OpKind::forward, 2, 300, 400, 0, 1},
+      {OpKind::reduce_scatter, -1, 225, 275, 0, 0.5},
+      {OpKind::all_gather, -1, 350, 380, 390, 1},  // clocks apart: over before its peers arrived
+      {OpKind::host_wait, 0, 0, 390, 0, 1},
+      {OpKind::all_gather, -1, 1000, 2000, 0, 1 - 100 * 0.5 / 1000},
+      {OpKind::all_gather, -1, 1100, 1200, 0, 1},  // over before the next begins
+      {OpKind::forward, 3, 1500, 1600, 0, 0.5},
+      {OpKind::all_gather, -1, 150, 160, 0, 0.5},  // issued late
+      {OpKind::forward, 4, 20, 40, 0, 0.75},
+      {OpKind::all_gather, -1, 30, 50, 0, 0.75},
+  };
   schedule::Schedule schedule;
   std::vector<trace::Record> records;
-  const auto add = [&](OpKind kind, int module, std::int64_t begin, std::int64_t end, std::int64_t arrived = 0) {
-    records.push_back({0, static_cast<std::int32_t>(records.size()), 0, begin, end, arrived});
+  for (const Row& row : rows) {
+    records.push_back({0, static_cast<std::int32_t>(records.size()), 0, row.begin, row.end, row.arrived});
     schedule::Op& op = schedule.ops.emplace_back();
-    op.kind = kind;
-    op.module = module;
-    if (kind == OpKind::all_gather) op.work = schedule::Collective{};
-  };
-  add(OpKind::all_gather, -1, 100, 300, 200);
-  add(OpKind::forward, 0, 100, 250);
-  add(OpKind::forward, 1, 250, 300);
-  add(OpKind::optimizer, -1, 200, 300);
-  add(OpKind::forward, 2, 300, 400);
-  std::vector<std::pair<std::size_t, std::vector<std::size_t>>> asked;
-  const std::vector<double> parts = parts_alone(
-      schedule, records, [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t> beside) {
-        asked.push_back({op, {beside.begin(), beside.end()}});
-        return 2.0;
-      });
-  ASSERT_EQ(parts.size(), 5U);
-  EXPECT_LT(parts[0], 1);
-  EXPECT_LT(parts[1], 1) << "from 200 on";
-  EXPECT_LT(parts[2], parts[1]) << "all of it";
-  EXPECT_LT(parts[3], 1);
-  EXPECT_EQ(parts[4], 1);
-  for (const auto& [op, beside] : asked) {
-    for (const std::size_t other : beside) EXPECT_TRUE(op == 0 ? other == 1 || other == 2 : other == 0) << op;
+    op.kind = row.kind;
+    op.module = row.module;
+    if (row.kind == OpKind::all_gather || row.kind == OpKind::reduce_scatter) op.work = schedule::Collective{};
   }
+  const std::vector<double> parts =
+      parts_alone(schedule, records, [](const schedule::Schedule&, std::size_t, std::span<const std::size_t> beside) {
+        return std::exp2(static_cast<double>(beside.size()));
+      });
+  ASSERT_EQ(parts.size(), rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_NEAR(parts[i], rows[i].part, 1e-12) << i;
 }
 
 TEST(Contention, CellsAreChosenByDtypeThenCtasThenShapeAndMessage) {
@@ -267,6 +277,141 @@ TEST(Contention, ACalibrationTakesItOutOfWhatWasMeasuredAndASimulationPutsItBack
   add_contention(run.made, run.slowdown(matrix), alone);
   EXPECT_NEAR(step_ns(alone), step_ns(longer), 0.01 * step_ns(longer));
   EXPECT_GT(step_ns(longer), 1.05 * step_ns(run.times));
+}
+
+/// Cells that are off by 4 in one of their numbers, or by 1/2: that is nearer. Of equally near ones the first.
+TEST(Contention, EachSideOfAProductAndTheMessageCountAlike) {
+  const ContendedRun run;
+  const std::size_t gather = run.op(OpKind::all_gather);
+  const int head = static_cast<int>(run.made.sizes.size()) - 1;
+  const std::int64_t rows = run.made.config.train.batch_per_rank * run.made.config.train.seq_len;
+  const std::int64_t bytes = 4 * run.steady().ops[gather].collective()->bytes();
+  const auto times = [&](std::vector<CalibrationSlowdown::Cell> cells) {
+    return run.slowdown({measured("matrix_product", "all_gather", std::move(cells))})(
+        run.steady(), run.op(OpKind::forward, head), std::vector{gather});
+  };
+  using Side = std::int64_t CalibrationSlowdown::Cell::*;
+  const Side sides[]{&CalibrationSlowdown::Cell::m, &CalibrationSlowdown::Cell::n, &CalibrationSlowdown::Cell::k,
+                     &CalibrationSlowdown::Cell::bytes};
+  for (const Side side : sides) {
+    CalibrationSlowdown::Cell far{rows, 64, 32, bytes, 0, 2}, less{rows, 64, 32, bytes, 0, 3},
+        more{rows, 64, 32, bytes, 0, 5};
+    far.*side *= 4;
+    less.*side /= 2;
+    more.*side *= 2;
+    EXPECT_EQ(times({far, less}), 3);
+    EXPECT_EQ(times({far, more}), 5);
+    for (const Side other : sides) {  // one off by 2 is nearer than two
+      CalibrationSlowdown::Cell two = less;
+      two.*other *= side == other ? 1 : 2;
+      if (side != other) {
+        EXPECT_EQ(times({two, more}), 5);
+      }
+    }
+  }
+  EXPECT_EQ(times({{rows, 64, 32, bytes, 0, 2}, {rows, 64, 32, bytes, 0, 3}}), 2);
+}
+
+/// Collectives that sum up are as reduce-scatters are, all else as gathers; a collective beside several takes as long
+/// as beside the worst of them.
+TEST(Contention, EachKindOfCollectiveHasItsCells) {
+  config::RunConfig config = testing::decoder_config(4, 4);
+  config.fsdp.activation_checkpointing = true;
+  const ContendedRun run(1e6, config);
+  const int head = static_cast<int>(run.made.sizes.size()) - 1;
+  const auto rows = run.made.config.train.batch_per_rank * run.made.config.train.seq_len;
+  const CalibrationSlowdown::Cell forward{rows, 64, 32, 1 << 15, 0, 2}, input{rows, 32, 64, 1 << 15, 0, 4};
+  const SlowdownOf slowdown = run.slowdown({measured("matrix_product", "all_gather", {always(1.25)}),
+                                            measured("matrix_product", "reduce_scatter", {always(1.5)}),
+                                            measured("all_gather", "matrix_product", {forward, input}),
+                                            measured("reduce_scatter", "matrix_product", {always(8)})});
+  const std::size_t first = run.op(OpKind::forward, head), last = run.op(OpKind::backward, head),
+                    again = run.op(OpKind::recompute), gather = run.op(OpKind::all_gather);
+  for (const auto& [kind, of, beside] : {std::tuple{OpKind::all_gather, 2.0, 1.25},
+                                         {OpKind::tensor_all_gather, 2.0, 1.25},
+                                         {OpKind::reduce_scatter, 8.0, 1.5},
+                                         {OpKind::all_reduce, 8.0, 1.5},
+                                         {OpKind::tensor_all_reduce, 8.0, 1.5}}) {
+    schedule::Schedule schedule = run.steady();
+    schedule.ops[gather].kind = kind;
+    EXPECT_EQ(slowdown(schedule, gather, std::vector{first}), of) << schedule::to_string(kind);
+    EXPECT_EQ(slowdown(schedule, first, std::vector{gather}), beside) << schedule::to_string(kind);
+    EXPECT_EQ(slowdown(schedule, again, std::vector{gather}), beside) << "computed again";
+  }
+  EXPECT_GT(slowdown(run.steady(), gather, std::vector{first, last}), 2);
+  EXPECT_EQ(slowdown(run.steady(), gather, std::vector{first, last}),
+            slowdown(run.steady(), gather, std::vector{last, first}));
+  EXPECT_EQ(slowdown(run.steady(), gather, std::vector{run.op(OpKind::optimizer)}), 1) << "it multiplies nothing";
+}
+
+/// The largest message of several collectives counts; the rows of layers without sequences are their samples.
+TEST(Contention, MessagesAndRowsAreThoseOfTheTraining) {
+  config::RunConfig config = testing::decoder_config(4, 4);
+  config.model.kind = config::ModelKind::mlp;
+  config.train.batch_per_rank = 16;
+  config.train.seq_len = 1024;
+  const ContendedRun run(1e6, config);
+  const auto& ops = run.steady().ops;
+  std::size_t small = run.op(OpKind::all_gather), large = small;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != OpKind::all_gather) continue;
+    if (ops[i].collective()->bytes() < ops[small].collective()->bytes()) small = i;
+    if (ops[i].collective()->bytes() > ops[large].collective()->bytes()) large = i;
+  }
+  const auto bytes = [&](std::size_t op) { return 4 * ops[op].collective()->bytes(); };
+  ASSERT_LT(bytes(small), bytes(large));
+  const auto times = [&](CalibrationSlowdown::Cell a, CalibrationSlowdown::Cell b, std::vector<std::size_t> beside) {
+    return run.slowdown({measured("matrix_product", "all_gather", {a, b})})(run.steady(), run.op(OpKind::forward, 1),
+                                                                            beside);
+  };
+  const CalibrationSlowdown::Cell of_small{16, 32, 32, bytes(small), 0, 2}, of_large{16, 32, 32, bytes(large), 0, 3};
+  EXPECT_EQ(times(of_small, of_large, {small, large}), 3);
+  EXPECT_EQ(times(of_small, of_large, {small}), 2);
+  EXPECT_EQ(times({16, 32, 32, 1, 0, 2}, {32, 32, 32, 1, 0, 3}, {small}), 2);
+  EXPECT_EQ(times({8, 32, 32, 1, 0, 2}, {16, 32, 32, 1, 0, 3}, {small}), 3);
+}
+
+/// A forward of a millisecond beside a gather of half of it. What they slow each other by, walk by walk.
+TEST(Contention, IsWalkedUntilTheStepStaysWithinAThousandth) {
+  schedule::Training training;
+  training.plan.groups = plan::Groups{plan::Mesh{4, 1}, 1, false};
+  training.schedules.steps.resize(1);
+  training.schedules.steps[0].ops = {{.kind = OpKind::all_gather,
+                                      .lane = Lane::all_gather,
+                                      .work = schedule::Collective{.group = plan::Group::shard, .count = 1}},
+                                     {.kind = OpKind::forward, .module = 0}};
+  OpTimes times;
+  const auto start = [&] {
+    times.steps = {{{0, 500'000}, {1'000'000}}};
+    times.host.start_ns = 1e12;
+  };
+  const auto asked = [&](auto forward_times, double* ns = nullptr) {
+    start();
+    int walks = 0;
+    add_contention(
+        training,
+        [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t>) {
+          return op == 0 ? 1 : forward_times(++walks);
+        },
+        times);
+    if (ns != nullptr) *ns = times.steps[0][1].run_ns;
+    EXPECT_EQ(times.steps[0][0].link_ns, 500'000);
+    return walks;
+  };
+  // It takes 1/(1 - (1 - 1/times)/2) as long.
+  const auto longer = [](double by) { return [by](int) { return 1 / (1 - 2 * (1 - 1 / by)); }; };
+  double ns = 0;
+  EXPECT_EQ(asked(longer(1.00095), &ns), 1) << "the second walk ends it";
+  EXPECT_EQ(ns, 1'000'950);
+  EXPECT_EQ(asked(longer(1.00105)), 2);
+  EXPECT_EQ(asked([](int walk) { return walk % 2 == 0 ? 1.0 : 4.0; }, &ns), 8) << "it never stays";
+  EXPECT_EQ(asked([](int) { return 1.0; }), 1);
+  start();
+  add_contention(
+      training,
+      [](const schedule::Schedule&, std::size_t op, std::span<const std::size_t>) { return op == 0 ? 1.25 : 1; },
+      times);
+  EXPECT_EQ(times.steps[0][0].link_ns, 625'000);
 }
 
 }  // namespace

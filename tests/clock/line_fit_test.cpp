@@ -50,10 +50,34 @@ TEST(LineFit, NothingIsNegative) {
   const std::vector<LineSample> falling{{1, 1000, 9000, 0}, {1, 2000, 5000, 0}};
   const LineFit fit = fit_line(falling);
   EXPECT_EQ(fit.ns_per_amount, 0);
-  EXPECT_GT(fit.fixed_ns, 5000);
-  EXPECT_LT(fit.fixed_ns, 9000) << "their mean";
+  EXPECT_NEAR(fit.fixed_ns, 7000, 1e-6) << "their mean";
   const std::vector<LineSample> rising{{1, 1000, 10, 0}, {1, 2000, 9000, 0}};
-  EXPECT_GE(fit_line(rising).fixed_ns, 0);
+  EXPECT_EQ(fit_line(rising).fixed_ns, 0);
+  EXPECT_GT(fit_line(rising).ns_per_amount, 0);
+}
+
+/// Two times of one size are off their mean by so much on both sides: Student's 97.5 % of two is 4.303.
+TEST(LineFit, SaysHowFarTheNextTimeMayBe) {
+  const auto within = [](double below, double above) {
+    return fit_line(std::vector<LineSample>{{1, 10, below, 0}, {1, 10, above, 0}}).within;
+  };
+  EXPECT_NEAR(within(1000, 3000), 0.5 * 4.303, 1e-3);
+  EXPECT_NEAR(within(300, 500), 0.1 * 4.303, 1e-3) << "of a microsecond: shorter ones are mostly rounding";
+  EXPECT_EQ(within(2999, 3001), 0) << "as near as times are rounded";
+  EXPECT_NEAR(within(2998, 3002), 2 / 3000.0 * 4.303, 1e-5);
+}
+
+/// Worked out beside the program: weighted least squares, then six rounds of weights by the line before.
+TEST(LineFit, IsFoundInSixRounds) {
+  EXPECT_NEAR(fit_line(std::vector<LineSample>{{2, 0, 700, 0}, {4, 0, 900, 0}}).fixed_ns, 261.410248786, 1e-8);
+  const std::vector<LineSample> bent{{1, 1000, 2000, 0}, {1, 2000, 9000, 0}, {1, 4000, 3000, 0}, {1, 8000, 40'000, 0}};
+  EXPECT_NEAR(fit_line(bent).ns_per_amount, 3.08220183283, 1e-10);
+  // A line through 0 leaves both by 0.95 ns, which is rounding, or by 1.2.
+  for (const auto& [more, shown] : {std::pair{2.4, false}, {3.0, true}}) {
+    std::vector<LineSample> samples;
+    for (const double amount : {1000.0, 2000.0}) samples.push_back({1, amount, amount + more, 0});
+    EXPECT_EQ(fit_line(samples).fixed_ns > 0, shown) << more;
+  }
 }
 
 TEST(LineFit, WhatIsKnownIsNotFitted) {
