@@ -150,28 +150,29 @@ void decide(Change& c, bool explains, const std::string& why, double taken, std:
   const bool any_factor = d.evidence != RestsOn::counted && most_slowed(taken) >= kSlicesLost;
   Judgement& j = c.judgement;
   const app::Shown number(j.unit, std::max(std::abs(j.value.median), std::abs(c.before.median)));
-  j.sentence = fmt::format(
-      "{} instead of {}: {}{}{}", number.text(j.value.median), number.number(c.before.median),
-      how_much(d.ratio, c.higher_is_better),
-      any_factor || sharp ? "" : fmt::format(", interval of now / before {:.3f} to {:.3f}", d.low, d.high), why);
+  j.sentence =
+      fmt::format("{} instead of {}: {}{}", number.text(j.value.median), number.number(c.before.median),
+                  how_much(d.ratio, c.higher_is_better),
+                  any_factor || sharp ? "" : fmt::format(", interval of now / before {:.3f} to {:.3f}", d.low, d.high));
+  c.reason = why;
   if (d.evidence == RestsOn::numbers) {
     j.verdict = explains ? Verdict::unrated : Verdict::inconclusive;
   } else if (explains) {
     j.verdict = Verdict::unrated;
-    j.sentence += "; it is a part of another figure, which is judged";
+    c.reason += "; it is a part of another figure, which is judged";
   } else if (d.verdict == account::Verdict::slower) {
     j.verdict = Verdict::fail;
   } else if (d.evidence == RestsOn::counted || d.at_most - 1 < threshold) {
     j.verdict = Verdict::pass;
   } else {
     j.verdict = Verdict::inconclusive;
-    j.sentence += any_factor
-                      ? "; so busy a host may have slowed it by any factor: measure again when the host is quiet"
-                      : fmt::format("; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add {}",
-                                    100 * (d.at_most - 1), 100 * threshold,
-                                    missing > 0 ? fmt::format("{} more to the baseline", missing) : "results");
+    c.reason += any_factor ? "; so busy a host may have slowed it by any factor: measure again when the host is quiet"
+                           : fmt::format("; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add {}",
+                                         100 * (d.at_most - 1), 100 * threshold,
+                                         missing > 0 ? fmt::format("{} more to the baseline", missing) : "results");
   }
-  if (taken > 0) j.sentence += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
+  if (taken > 0) c.reason += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
+  j.sentence += c.reason;
 }
 
 /// One side is 0. Bytes are counted, and may be none; nothing that was measured takes no time.
@@ -250,7 +251,7 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     const BaselineFigure* const found = find_in(after, f.figure.name);
     if (change.before.n > 0) change.judgement.bound = change.before.median;
     if (found == nullptr || found->figure.value.n == 0) {
-      change.judgement.sentence = "the baseline has it, and the result does not";
+      change.judgement.sentence = change.reason = "the baseline has it, and the result does not";
       continue;
     }
     change.judgement.value = found->figure.value;

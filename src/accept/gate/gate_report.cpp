@@ -109,6 +109,30 @@ std::vector<const Change*> by_gravity(const GateReport& r) {
   return all;
 }
 
+/// Lines that say why something did not pass. Why several figures could not be judged is said once, with their names:
+/// their numbers are in the table.
+std::string reasons_text(const GateReport& r) {
+  std::string text;
+  std::set<std::string> said;
+  for (const Judgement& j : r.judgements) {
+    if (j.verdict == Verdict::fail) text += text_line(fmt::format("worse: {}: {}", j.figure, j.sentence));
+    if (j.verdict != Verdict::inconclusive || j.rule == "machine") continue;  // that is the headline
+    const auto change = std::ranges::find(r.changes, j.figure, [](const Change& c) { return c.judgement.figure; });
+    const std::string reason = j.rule == "change" ? change->reason : "";
+    std::vector<std::string> alike;
+    for (const Change& c : r.changes) {
+      if (c.judgement.verdict == j.verdict && c.reason == reason) alike.push_back(c.judgement.figure);
+    }
+    if (reason.empty() || alike.size() == 1) {
+      text += text_line(fmt::format("inconclusive: {}: {}", j.figure, j.sentence));
+    } else if (said.insert(reason).second) {
+      text += text_line(fmt::format("inconclusive: {} figures ({}): {}", alike.size(), fmt::join(alike, "; "),
+                                    reason.substr(reason.find_first_not_of(";, "))));
+    }
+  }
+  return text;
+}
+
 std::optional<accept::Interval> known(const accept::Interval& interval) {
   return interval.n == 0 ? std::nullopt : std::optional(interval);
 }
@@ -286,13 +310,7 @@ std::string gate_table(const GateReport& r, bool verbose) {
   }
   std::string text = table.rows.empty() ? text_line(r.headline()) : format_table(table);
   if (hidden > 0) text += fmt::format("{} figures were not rated: --verbose shows them\n", hidden);
-  std::string more;
-  for (const Judgement& j : r.judgements) {
-    if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
-    if (j.rule == "machine") continue;  // the headline
-    more += text_line(
-        fmt::format("{}: {}: {}", j.verdict == Verdict::fail ? "worse" : "inconclusive", j.figure, j.sentence));
-  }
+  std::string more = reasons_text(r);
   for (const std::string& one : r.before.left_out) more += text_line("left out: " + one);
   for (const Change& c : r.changes) {
     if (!c.left_out.empty()) {
