@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -24,6 +25,7 @@ constexpr std::size_t kFewestDeep = 3;
 constexpr double kDuplexShortfall = 0.2;  // of both directions together
 constexpr int kFewestOfAnEnd = 3;
 constexpr std::size_t kFewestWithin = 3;  // pairs of a switch
+constexpr int kFewestPaths = 3;           // one or two tell which switch they share
 constexpr std::size_t kConfirmations = 6;
 constexpr int kControls = 9;
 
@@ -36,9 +38,10 @@ struct BeforePart {
 using Figure = double Value::*;
 
 /// The part that explains most of the low values that are left, but for links; the finest of those that explain as
-/// many.
+/// many. Where all paths between switches are slow, they do not tell a slow switch or end: `paths_only` from then on,
+/// and what is slow within a switch.
 std::optional<Element> best_explanation(const std::vector<Value>& values, const std::vector<bool>& explained,
-                                        Figure figure, double threshold, const Parts& parts) {
+                                        Figure figure, double threshold, const Parts& parts, bool& paths_only) {
   struct Count {
     std::size_t low = 0, all = 0;
     void add(bool is_low) {
@@ -48,28 +51,39 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
     bool to_blame() const { return static_cast<double>(low) >= kMostPairsSlow * static_cast<double>(all); }
   };
   std::map<Element, Count, BeforePart> counts;
-  std::map<Element, Count, BeforePart> within;  // of switches: what does not leave them
+  std::map<Element, Count, BeforePart> within;  // of pairs that leave no switch
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (explained[i]) continue;
     const bool low = values[i].*figure < threshold;
     for (const Element& part : parts.of(values[i])) {
       if (part.kind == Element::Kind::link) continue;
       counts[part].add(low);
-      const bool inside = part.kind == Element::Kind::switch_ && parts.within_group(values[i].pair);
-      if (inside) within[part].add(low);
+      if (parts.within_group(values[i].pair)) within[part].add(low);
     }
   }
+  int paths = 0, slow_paths = 0;
+  for (const auto& [part, count] : counts) {
+    if (part.kind != Element::Kind::uplink) continue;
+    ++paths;
+    slow_paths += count.to_blame() ? 1 : 0;
+  }
+  const bool all_slow = paths_only || (paths >= kFewestPaths && slow_paths == paths);
+  const auto is_told = [&](const Element& part) {
+    return !all_slow || part.kind == Element::Kind::uplink || (within[part].low > 0 && within[part].to_blame());
+  };
   // Two slow switches leave few pairs that use neither: then what is within each tells more than all.
   for (const auto& [part, count] : within) {
-    if (count.to_blame() && !counts[part].to_blame() && count.all >= kFewestWithin) counts[part] = count;
+    const bool tells = part.kind == Element::Kind::switch_ && count.all >= kFewestWithin;
+    if (tells && count.to_blame() && !counts[part].to_blame()) counts[part] = count;
   }
   std::optional<Element> best;
   std::size_t most = 1;                       // one slow pair tells of the pair alone
   for (const auto& [part, count] : counts) {  // the finest first
-    if (!count.to_blame() || count.low <= most) continue;
+    if (!count.to_blame() || count.low <= most || !is_told(part)) continue;
     best = part;
     most = count.low;
   }
+  paths_only = paths_only || (all_slow && best && best->kind == Element::Kind::uplink);
   return best;
 }
 
@@ -77,7 +91,8 @@ std::vector<Element> suspects_of(const std::vector<Value>& values, Figure figure
                                  const Parts& parts) {
   std::vector<Element> suspects;
   std::vector<bool> explained(values.size());
-  while (const std::optional<Element> next = best_explanation(values, explained, figure, threshold, parts)) {
+  bool paths_only = false;
+  while (const auto next = best_explanation(values, explained, figure, threshold, parts, paths_only)) {
     suspects.push_back(*next);
     for (std::size_t i = 0; i < values.size(); ++i) explained[i] = explained[i] || parts.uses(values[i], *next);
   }
@@ -324,7 +339,7 @@ class Investigation {
   void judge(const std::vector<Value>& values, Figure figure, Finding::Kind kind) {
     const double least = kind == Finding::Kind::half_duplex ? kDuplexShortfall : kLeastShortfall;
     std::vector<Element> suspects = suspects_of(values, figure, threshold(figure), parts_);
-    drop_usual_paths(suspects);
+    take_usual_paths(suspects, values, figure, kind);
     const std::vector<std::vector<double>> again = measured_again(suspects, figure);
     for (std::size_t i = 0; i < suspects.size(); ++i) {
       // A few figures, some of them slow, say nothing: all of them must be.
@@ -357,13 +372,36 @@ class Investigation {
     }
   }
 
-  /// If most paths between three groups or more are slow, that is how the fabric is, and no part of it is to blame.
-  void drop_usual_paths(std::vector<Element>& suspects) const {
-    const int groups = parts_.groups().count();
+  /// If most paths between three groups or more are slow, pairs do not tell whether the paths are, the switches at
+  /// their ends, or how the fabric is built: that is said, and nobody accused.
+  void take_usual_paths(std::vector<Element>& suspects, const std::vector<Value>& values, Figure figure,
+                        Finding::Kind kind) {
+    constexpr std::ptrdiff_t kMostListed = 4;
     const auto is_path = [](const Element& e) { return e.kind == Element::Kind::uplink; };
-    if (groups > 2 && 4 * std::ranges::count_if(suspects, is_path) > groups * (groups - 1)) {
-      std::erase_if(suspects, is_path);
+    const std::ptrdiff_t groups = parts_.groups().count(), paths = groups * (groups - 1) / 2;
+    const std::ptrdiff_t slow = std::ranges::count_if(suspects, is_path);
+    if (paths < kFewestPaths || 2 * slow <= paths) return;
+    std::vector<Element> usual;
+    std::ranges::copy_if(suspects, std::back_inserter(usual), is_path);
+    std::erase_if(suspects, is_path);
+    std::vector<double> rates;
+    for (const Value& v : values) {
+      if (uses_any(v, usual)) rates.push_back(v.*figure);
     }
+    std::string listed;
+    for (const Element& path : usual | std::views::take(kMostListed)) {
+      listed += (listed.empty() ? "" : ", ") + name_of(path, cluster_);
+    }
+    usual_paths_.insert(usual_paths_.end(), usual.begin(), usual.end());
+    Finding& finding = add({}, Finding::Kind::unclear, rates);
+    finding.check = "the cables and ports between all switches, and how routes are spread over them";
+    finding.evidence = fmt::format(
+        "{} of {} paths between groups of {} {} {:.1f} % of what other pairs do (95 %: {:.1f} to {:.1f}): {}{}; pairs "
+        "do "
+        "not tell whether these paths are slow, or what is at their ends, so nobody is accused",
+        slow, paths, cluster_.one_node() ? "ranks" : "nodes",
+        kind == Finding::Kind::slow ? "carry" : "in both directions at once carry", 100 * finding.relative.median,
+        100 * finding.relative.low, 100 * finding.relative.high, listed, slow > kMostListed ? " and others" : "");
   }
 
   /// Between two groups that were inferred the path is slow, or the smaller group to all others: nobody can tell, and
@@ -409,15 +447,15 @@ class Investigation {
   void find_slow_spine() {
     constexpr int kTransfers = 64, kFewestSlow = 4;
     if (cluster_.one_node()) return;
-    const std::vector<Element> accused = accused_parts();
+    const std::vector<Element> told_of = parts_told_of();
     std::size_t low = 0, all = 0;
     for (const Value& v : values_) {
-      if (std::ranges::any_of(accused, [&](const Element& e) { return parts_.uses(v, e); })) continue;
+      if (uses_any(v, told_of)) continue;
       ++all;
       low += v.rate < 1 - kDeepShortfall ? 1 : 0;
     }
     if (static_cast<double>(low) < 0.03 * static_cast<double>(all)) return;
-    const Confirmation choose(cluster_, parts_, accused);
+    const Confirmation choose(cluster_, parts_, told_of);
     std::vector<double> slow;
     std::map<int, int> of_end;
     int transfers = 0;
@@ -426,7 +464,7 @@ class Investigation {
       if (!pair) return;
       bool is_slow = false;
       for (const Value& v : values_of(measured({*pair}), 0, parts_, norms_)) {
-        if (std::ranges::any_of(accused, [&](const Element& e) { return parts_.uses(v, e); })) continue;
+        if (uses_any(v, told_of)) continue;
         ++transfers;
         if (v.rate >= 1 - kDeepShortfall || !fast_again(v)) continue;
         slow.push_back(v.rate);
@@ -441,18 +479,12 @@ class Investigation {
     if (static_cast<int>(slow.size()) < kFewestSlow || 2 * most > static_cast<int>(slow.size())) return;
     // Two ends that met it each time look as if the link between them were slow.
     std::erase_if(report_.findings, [](const Finding& f) { return f.element.kind == Element::Kind::link; });
-    Finding finding;
-    finding.element = {Element::Kind::spine, 0, 0};
-    finding.relative = median_interval(slow);
-    finding.shortfall = 1 - finding.relative.median;
-    finding.check = next_check(finding.element, cluster_, SlowAt::transfers);
+    Finding& finding = add({Element::Kind::spine, 0, 0}, Finding::Kind::slow, slow);
     finding.evidence = fmt::format(
         "{} is slow: {} of {} transfers, each alone, carried {:.1f} % of what the others did (95 %: {:.1f} to {:.1f}); "
-        "the "
-        "same nodes were fast again with other ports",
+        "the same nodes were fast again with other ports",
         name_of(finding.element, cluster_), slow.size(), transfers, 100 * finding.relative.median,
         100 * finding.relative.low, 100 * finding.relative.high);
-    report_.findings.push_back(std::move(finding));
   }
 
   /// Whether the same two ends are as fast as others with other ports.
@@ -466,35 +498,43 @@ class Investigation {
     return false;
   }
 
-  std::vector<Element> accused_parts() const {
-    std::vector<Element> parts;
+  /// Parts that findings are about.
+  std::vector<Element> parts_told_of() const {
+    std::vector<Element> parts = usual_paths_;
     for (const Finding& finding : report_.findings) parts.push_back(finding.element);
     return parts;
   }
+  bool uses_any(const Value& v, const std::vector<Element>& parts) const {
+    return std::ranges::any_of(parts, [&](const Element& part) { return parts_.uses(v, part); });
+  }
 
   void report(const Element& element, Finding::Kind kind, std::vector<double> again) {
-    Finding finding;
-    finding.element = element;
-    finding.kind = kind;
-    finding.relative = median_interval(std::move(again));
-    finding.shortfall = 1 - finding.relative.median;
-    finding.check = next_check(element, cluster_, SlowAt::transfers);
+    Finding& finding = add(element, kind, std::move(again));
     const std::string what = kind == Finding::Kind::slow ? "carries" : "in both directions at once carries";
     finding.evidence = fmt::format(
         "{} {} {:.1f} % of what its peers do (95 %: {:.1f} to {:.1f}), in the first measurement and again in {} "
         "re-tests, each alone, against partners that are known to be healthy",
         name_of(element, cluster_), what, 100 * finding.relative.median, 100 * finding.relative.low,
         100 * finding.relative.high, finding.relative.n);
-    report_.findings.push_back(std::move(finding));
+  }
+
+  /// A finding without its evidence; `rates`: of the part, over those of its peers.
+  Finding& add(const Element& element, Finding::Kind kind, std::vector<double> rates) {
+    Finding& finding = report_.findings.emplace_back();
+    finding.element = element;
+    finding.kind = kind;
+    finding.relative = median_interval(std::move(rates));
+    finding.shortfall = 1 - finding.relative.median;
+    finding.check = next_check(element, cluster_, SlowAt::transfers);
+    return finding;
   }
 
   /// Ends that were slow for some rounds and not for others, which no finding explains.
   void find_transients() {
     std::map<std::pair<int, int>, std::vector<const Value*>> of_end;
+    const std::vector<Element> told_of = parts_told_of();
     for (const Value& v : values_) {
-      const bool explained =
-          std::ranges::any_of(report_.findings, [&](const Finding& f) { return parts_.uses(v, f.element); });
-      if (explained) continue;
+      if (uses_any(v, told_of)) continue;
       of_end[{v.pair.a, v.rail}].push_back(&v);
       of_end[{v.pair.b, v.rail}].push_back(&v);
     }
@@ -520,21 +560,16 @@ class Investigation {
         }
       }
       if (worst == nullptr || most < kFewestDeep || static_cast<double>(most) < often + 5 * std::sqrt(often)) return;
-      Finding finding;
-      finding.kind = Finding::Kind::transient;
-      finding.element = parts_.end(worst->first, worst->second);
       std::vector<double> rates;
       for (const Value* v : of_end[*worst]) {
         rates.push_back(v->rate);
         used.insert(v);
       }
+      Finding& finding = add(parts_.end(worst->first, worst->second), Finding::Kind::transient, rates);
       finding.shortfall = 1 - *std::ranges::min_element(rates);
-      finding.relative = median_interval(rates);
-      finding.check = next_check(finding.element, cluster_, SlowAt::transfers);
       finding.evidence =
           fmt::format("{} fell by up to {:.0f} % in {} of {} pairings and was as fast as its peers in the others",
                       name_of(finding.element, cluster_), 100 * finding.shortfall, most, rates.size());
-      report_.findings.push_back(std::move(finding));
     }
   }
 
@@ -542,6 +577,7 @@ class Investigation {
   /// known. A part within another that is slow, too, may be slowed by both.
   std::optional<double> left_by_accused(const Value& v) const {
     using Kind = Element::Kind;
+    if (uses_any(v, usual_paths_)) return std::nullopt;
     double left = 1;
     for (const Finding& f : report_.findings) {
       const Element& e = f.element;
@@ -604,10 +640,10 @@ class Investigation {
     remainder.relative = median_interval(again);
     remainder.sentence = fmt::format(
         "part of what is slow is not explained by {}: {} of {} pairs carry less than that leaves them, and {} of the "
-        "{} that "
-        "were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what is "
-        "named, and "
-        "accept again to see what remains",
+        "{} "
+        "that were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what "
+        "is "
+        "named, and accept again to see what remains",
         accused, of_pair.size(), pairs.size(), still, order.size(), 100 * remainder.relative.median,
         100 * remainder.relative.low, 100 * remainder.relative.high, listed, still > kMostListed ? "; and others" : "");
   }
@@ -621,6 +657,7 @@ class Investigation {
   std::vector<PairRate> best_;   // of each pair, of several looks at those that were slow
   std::vector<Value> values_;    // of first_
   std::vector<BothWays> ways_;   // of the suspects that are measured again
+  std::vector<Element> usual_paths_;
   LinkReport report_;
 };
 
