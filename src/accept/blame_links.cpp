@@ -9,7 +9,6 @@
 #include <optional>
 #include <ranges>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "accept/link_parts.h"
@@ -24,16 +23,9 @@ constexpr double kDeepShortfall = 0.08;  // no healthy scatter, so that some of 
 constexpr std::size_t kFewestDeep = 3;
 constexpr double kDuplexShortfall = 0.2;  // of both directions together
 constexpr int kFewestOfAnEnd = 3;
-constexpr std::size_t kFewestWithin = 3;  // pairs of a switch
-constexpr int kFewestPaths = 3;           // one or two tell which switch they share
+constexpr int kFewestPaths = 3;  // one or two tell which switch they share
 constexpr std::size_t kConfirmations = 6;
 constexpr int kControls = 9;
-
-struct BeforePart {
-  bool operator()(const Element& a, const Element& b) const {
-    return std::tuple(a.kind, a.index, a.other) < std::tuple(b.kind, b.index, b.other);
-  }
-};
 
 using Figure = double Value::*;
 
@@ -50,8 +42,7 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
     }
     bool to_blame() const { return static_cast<double>(low) >= kMostPairsSlow * static_cast<double>(all); }
   };
-  std::map<Element, Count, BeforePart> counts;
-  std::map<Element, Count, BeforePart> within;  // of pairs that leave no switch
+  std::map<Element, Count> counts, within;  // of all pairs, and of those that leave no switch
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (explained[i]) continue;
     const bool low = values[i].*figure < threshold;
@@ -63,7 +54,10 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
   }
   int paths = 0, slow_paths = 0;
   for (const auto& [part, count] : counts) {
-    if (part.kind != Element::Kind::uplink) continue;
+    if (part.kind != Element::Kind::uplink || parts.members(part.index).size() < 2 ||
+        parts.members(part.other).size() < 2) {
+      continue;  // the path of a single end is its own
+    }
     ++paths;
     slow_paths += count.to_blame() ? 1 : 0;
   }
@@ -71,11 +65,6 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
   const auto is_told = [&](const Element& part) {
     return !all_slow || part.kind == Element::Kind::uplink || (within[part].low > 0 && within[part].to_blame());
   };
-  // Two slow switches leave few pairs that use neither: then what is within each tells more than all.
-  for (const auto& [part, count] : within) {
-    const bool tells = part.kind == Element::Kind::switch_ && count.all >= kFewestWithin;
-    if (tells && count.to_blame() && !counts[part].to_blame()) counts[part] = count;
-  }
   std::optional<Element> best;
   std::size_t most = 1;                       // one slow pair tells of the pair alone
   for (const auto& [part, count] : counts) {  // the finest first
@@ -227,9 +216,7 @@ class Investigation {
       : cluster_(cluster), measure_(measure), parts_(cluster) {}
 
   LinkReport run() {
-    std::vector<std::vector<PairRate>> by_round;
-    for (const Round& round : first_rounds(cluster_)) by_round.push_back(measured(round));
-    for (const std::vector<PairRate>& round : by_round) first_.insert(first_.end(), round.begin(), round.end());
+    for (const Round& round : first_rounds(cluster_)) std::ranges::move(measured(round), std::back_inserter(first_));
     for (const PairRate& r : first_) report_.one_way.insert(report_.one_way.end(), r.one_way.begin(), r.one_way.end());
     if (cluster_.ends() < kFewestPeers || report_.one_way.empty()) return std::move(report_);
     report_.compared = true;
@@ -238,14 +225,10 @@ class Investigation {
     look_again();
     infer();
     norms_ = norms_of(best_, parts_, apart_);
-    const std::vector<Value> values = values_of(best_, 0, parts_, norms_);
+    const std::vector<Value> values = values_of(best_, parts_, norms_);
     judge(values, &Value::rate, Finding::Kind::slow);
     judge(values, &Value::duplex, Finding::Kind::half_duplex);
-    const Norms first_norms = norms_of(first_, parts_, apart_);
-    for (std::size_t round = 0; round < by_round.size(); ++round) {
-      const std::vector<Value> raw = values_of(by_round[round], round, parts_, first_norms);
-      values_.insert(values_.end(), raw.begin(), raw.end());
-    }
+    values_ = values_of(first_, parts_, norms_of(first_, parts_, apart_));
     find_slow_spine();
     find_transients();
     find_remainder(values);
@@ -259,7 +242,9 @@ class Investigation {
     return measure_(round);
   }
 
-  static double deviation(const std::array<Norm, 2>& norms) { return std::max(norms[0].deviation, norms[1].deviation); }
+  static double deviation(const std::array<Norm, 2>& norms) {
+    return std::max(norms.front().deviation, norms.back().deviation);
+  }
   double threshold(Figure figure) const {
     const bool duplex = figure == &Value::duplex;
     return 1 -
@@ -267,7 +252,7 @@ class Investigation {
   }
 
   bool low(const PairRate& rate) const {
-    const std::vector<Value> values = values_of({rate}, 0, parts_, norms_);
+    const std::vector<Value> values = values_of({rate}, parts_, norms_);
     return std::ranges::any_of(values, [&](const Value& v) {
       return v.rate < threshold(&Value::rate) || v.duplex < threshold(&Value::duplex);
     });
@@ -302,10 +287,8 @@ class Investigation {
           return true;
         });
         for (const PairRate& again : measured(round)) {
-          const auto found = whose.find({again.pair.a, again.pair.b});
-          if (found == whose.end()) continue;
-          PairRate& best = *found->second;
-          for (std::size_t rail = 0; rail < std::min(best.one_way.size(), again.one_way.size()); ++rail) {
+          PairRate& best = *whose.at({again.pair.a, again.pair.b});
+          for (std::size_t rail = 0; rail < again.one_way.size(); ++rail) {
             best.one_way[rail] = std::max(best.one_way[rail], again.one_way[rail]);
             best.both_ways[rail] = std::max(best.both_ways[rail], again.both_ways.at(rail));
           }
@@ -319,7 +302,7 @@ class Investigation {
     if (parts_.grouped() || cluster_.ends() > kMostForAllPairs) return;
     std::set<std::pair<int, int>> slow;
     for (const PairRate& rate : best_) {
-      for (const Value& v : values_of({rate}, 0, parts_, norms_)) {
+      for (const Value& v : values_of({rate}, parts_, norms_)) {
         if (v.rate < threshold(&Value::rate)) slow.insert({v.pair.a, v.pair.b});
       }
     }
@@ -340,6 +323,7 @@ class Investigation {
     const double least = kind == Finding::Kind::half_duplex ? kDuplexShortfall : kLeastShortfall;
     std::vector<Element> suspects = suspects_of(values, figure, threshold(figure), parts_);
     take_usual_paths(suspects, values, figure, kind);
+    if (suspects.empty()) return;
     const std::vector<std::vector<double>> again = measured_again(suspects, figure);
     for (std::size_t i = 0; i < suspects.size(); ++i) {
       // A few figures, some of them slow, say nothing: all of them must be.
@@ -419,7 +403,6 @@ class Investigation {
   std::vector<std::vector<double>> measured_again(const std::vector<Element>& suspects, Figure figure) {
     std::vector<std::vector<double>> again(suspects.size());
     ways_.assign(suspects.size(), {});
-    if (suspects.empty()) return again;
     const Confirmation choose(cluster_, parts_, suspects);
     std::vector<PairRate> alone;
     for (int n = 0; n < kControls; ++n) {
@@ -434,7 +417,7 @@ class Investigation {
         if (!pair) continue;
         const std::vector<PairRate> rates = measured({*pair});
         for (const PairRate& rate : rates) ways_[i].add(rate, suspects[i], norms.rate.back().usual);
-        for (const Value& v : values_of(rates, 0, parts_, norms)) {
+        for (const Value& v : values_of(rates, parts_, norms)) {
           if (parts_.uses(v, suspects[i])) again[i].push_back(v.*figure);
         }
       }
@@ -463,7 +446,7 @@ class Investigation {
       const auto pair = choose.healthy(n);
       if (!pair) return;
       bool is_slow = false;
-      for (const Value& v : values_of(measured({*pair}), 0, parts_, norms_)) {
+      for (const Value& v : values_of(measured({*pair}), parts_, norms_)) {
         if (uses_any(v, told_of)) continue;
         ++transfers;
         if (v.rate >= 1 - kDeepShortfall || !fast_again(v)) continue;
@@ -491,7 +474,7 @@ class Investigation {
   bool fast_again(const Value& slow) {
     constexpr int kTries = 5;
     for (int i = 0; i < kTries; ++i) {
-      for (const Value& v : values_of(measured({slow.pair}), 0, parts_, norms_)) {
+      for (const Value& v : values_of(measured({slow.pair}), parts_, norms_)) {
         if (v.rail == slow.rail && v.rate >= 1 - kLeastShortfall) return true;
       }
     }
@@ -538,6 +521,7 @@ class Investigation {
       of_end[{v.pair.a, v.rail}].push_back(&v);
       of_end[{v.pair.b, v.rail}].push_back(&v);
     }
+    if (of_end.empty()) return;
     const double deep = 1 - std::max(kDeepShortfall, 5 * deviation(norms_.rate));
     // Ends that get in each other's way are all slow now and then: only one that is so far more often counts.
     std::vector<double> usual;
@@ -545,12 +529,12 @@ class Investigation {
       usual.push_back(
           static_cast<double>(std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep; })));
     }
-    const double often = usual.empty() ? 0 : account::median(usual);
+    const double often = account::median(usual);
     // The most often slow first: what it explains makes nobody else suspicious.
     std::set<const Value*> used;
     for (;;) {
       const std::pair<int, int>* worst = nullptr;
-      std::size_t most = 0;
+      std::size_t most = kFewestDeep - 1;
       for (const auto& [end, values] : of_end) {
         const std::size_t low =
             std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep && !used.contains(v); });
@@ -559,7 +543,7 @@ class Investigation {
           worst = &end;
         }
       }
-      if (worst == nullptr || most < kFewestDeep || static_cast<double>(most) < often + 5 * std::sqrt(often)) return;
+      if (worst == nullptr || static_cast<double>(most) < often + 5 * std::sqrt(often)) return;
       std::vector<double> rates;
       for (const Value* v : of_end[*worst]) {
         rates.push_back(v->rate);
@@ -609,7 +593,7 @@ class Investigation {
       pairs.insert({v.pair.a, v.pair.b});
       const std::optional<double> left = left_by_accused(v);
       if (!left || v.rate >= slow * *left) continue;
-      double& rate = of_pair.try_emplace({v.pair.a, v.pair.b}, 1).first->second;
+      double& rate = of_pair.try_emplace({v.pair.a, v.pair.b}, v.rate / *left).first->second;
       rate = std::min(rate, v.rate / *left);
     }
     if (of_pair.size() < kFewestSlow) return;
@@ -619,15 +603,14 @@ class Investigation {
     if (order.size() > kMostAgain) order.resize(kMostAgain);
     std::vector<double> again;
     std::string listed;
-    std::size_t still = 0;
     for (const auto& [a, b] : order) {
-      double slowest = 1;
-      for (const Value& v : values_of(measured({{a, b}}), 0, parts_, norms_)) {
+      double slowest = slow;
+      for (const Value& v : values_of(measured({{a, b}}), parts_, norms_)) {
         if (const std::optional<double> left = left_by_accused(v)) slowest = std::min(slowest, v.rate / *left);
       }
       if (slowest >= slow) continue;
       again.push_back(slowest);
-      if (++still > kMostListed) continue;
+      if (again.size() > kMostListed) continue;
       const auto end = [&](int index) {
         return name_of(
             cluster_.one_node() ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::node, index, 0},
@@ -635,7 +618,7 @@ class Investigation {
       };
       listed += fmt::format("{}{} with {}", listed.empty() ? "" : "; ", end(a), end(b));
     }
-    if (still < kFewestSlow) return;
+    if (again.size() < kFewestSlow) return;
     Remainder& remainder = report_.remainder.emplace();
     remainder.relative = median_interval(again);
     remainder.sentence = fmt::format(
@@ -644,8 +627,9 @@ class Investigation {
         "that were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what "
         "is "
         "named, and accept again to see what remains",
-        accused, of_pair.size(), pairs.size(), still, order.size(), 100 * remainder.relative.median,
-        100 * remainder.relative.low, 100 * remainder.relative.high, listed, still > kMostListed ? "; and others" : "");
+        accused, of_pair.size(), pairs.size(), again.size(), order.size(), 100 * remainder.relative.median,
+        100 * remainder.relative.low, 100 * remainder.relative.high, listed,
+        again.size() > kMostListed ? "; and others" : "");
   }
 
   Cluster cluster_;  // with the groups that were inferred

@@ -102,10 +102,11 @@ std::map<std::string, Family> families(const std::vector<BaselineFigure>& figure
 }
 
 std::string how_much(double ratio, bool higher_is_better) {
-  const double percent = 100 * (ratio - 1);
-  if (std::abs(percent) < 0.05) return "the same";
-  return fmt::format("{:.1f} % {} ({})", std::abs(percent), percent > 0 ? "more" : "less",
-                     (percent > 0) == higher_is_better ? "better" : "worse");
+  const double change = ratio - 1;
+  const std::string percent = fmt::format("{:.1f}", std::abs(100 * change));
+  if (percent == "0.0") return "the same";
+  const bool less = std::signbit(change);
+  return fmt::format("{} % {} ({})", percent, less ? "less" : "more", less != higher_is_better ? "better" : "worse");
 }
 
 /// `scatter`: between runs, as unseen_scatter() has it; `earlier`: results of the baseline that have the figure.
@@ -123,7 +124,7 @@ std::string rests_on(RestsOn evidence, double scatter, std::size_t earlier) {
     case RestsOn::turns:
     case RestsOn::nothing: break;
   }
-  return "";
+  return {};
 }
 
 /// Duration of samples that are times; 0: they are no times.
@@ -149,7 +150,7 @@ void decide(Change& c, bool explains, const std::string& why, double taken, std:
   // Then the ends of the interval are a convention, which says nothing to a reader.
   const bool any_factor = d.evidence != RestsOn::counted && most_slowed(taken) >= kSlicesLost;
   Judgement& j = c.judgement;
-  const app::Shown number(j.unit, std::max(std::abs(j.value.median), std::abs(c.before.median)));
+  const app::Shown number(j.unit, std::max(j.value.median, c.before.median));
   j.sentence =
       fmt::format("{} instead of {}: {}{}", number.text(j.value.median), number.number(c.before.median),
                   how_much(d.ratio, c.higher_is_better),
@@ -181,11 +182,10 @@ void decide_without_ratio(Change& c, bool counted, bool explains) {
   const double was = c.before.median, is = j.value.median;
   j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: zero has no ratio", is, j.unit, was);
   if (counted) {
-    const bool same = was == is, worse = c.higher_is_better ? is < was : is > was;
-    j.verdict = !same && worse ? Verdict::fail : Verdict::pass;
-    c.difference.verdict = same    ? account::Verdict::no_difference
-                           : worse ? account::Verdict::slower
-                                   : account::Verdict::faster;
+    c.difference.verdict = was == is                          ? account::Verdict::no_difference
+                           : (is > was) == c.higher_is_better ? account::Verdict::faster
+                                                              : account::Verdict::slower;
+    j.verdict = c.difference.verdict == account::Verdict::slower ? Verdict::fail : Verdict::pass;
   } else if (explains) {
     j.verdict = Verdict::unrated;
   } else {
@@ -204,8 +204,8 @@ double most_slowed(double others_share) {
 double unseen_scatter(MeasuredOn measured_on, double seconds) {
   constexpr double kScatter = 1.2;
   if (measured_on == MeasuredOn::computed_clock) return 1;
-  if (measured_on == MeasuredOn::gpus || seconds >= kSettled_s) return kScatter;
-  return std::pow(kScatter, std::sqrt(kSettled_s / (seconds > 0 ? seconds : kShort_s)));
+  if (measured_on == MeasuredOn::gpus) return kScatter;
+  return std::pow(kScatter, std::sqrt(std::max(1.0, kSettled_s / (seconds > 0 ? seconds : kShort_s))));
 }
 
 double recorded_scatter(MeasuredOn measured_on, double seconds) {

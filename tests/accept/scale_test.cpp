@@ -30,6 +30,9 @@ TEST(ScaleTest, GroupsDivideTheRanksAndNodesStayWhole) {
   EXPECT_THAT(ranks_of({.nodes = 1, .gpus_per_node = 5}), ElementsAre(5));
   EXPECT_THAT(ranks_of({.nodes = 4, .gpus_per_node = 8}), ElementsAre(2, 4, 8, 16, 32));
   EXPECT_THAT(ranks_of({.nodes = 3, .gpus_per_node = 4}), ElementsAre(2, 4, 12)) << "6 ranks would split a node";
+  EXPECT_THAT(ranks_of({.nodes = 2, .gpus_per_node = 3}), ElementsAre(2, 3, 6))
+      << "whole nodes, though 3 is less than 4";
+  EXPECT_EQ(scales_of({.nodes = 4, .gpus_per_node = 8}).front().nodes, 1);
   EXPECT_EQ(scales_of({.nodes = 4, .gpus_per_node = 8}).back().nodes, 4);
   EXPECT_TRUE(scales_of({.nodes = 1, .gpus_per_node = 1}).empty());
 }
@@ -74,6 +77,21 @@ TEST(ScaleTest, ASentenceHasEachScaleAndTheFirstThatFalls) {
   EXPECT_EQ(worst.value.median, 0.85) << "of those that pass the worst";
   EXPECT_EQ(judge_scale("x", rungs(node, {0, 95, 85, 90}, 0), 0.8).verdict, Verdict::fail)
       << "of nothing nothing is a share";
+  EXPECT_EQ(judge_scale("x", rungs({.nodes = 1, .gpus_per_node = 4}, {0.5, 0.45}, 0), 0.8).value.median, 0.9);
+}
+
+/// Rates of groups of 2, 4 and 8 ranks.
+TEST(ScaleTest, TheFirstDoubtStaysWhateverFollows) {
+  const auto judged = [](std::vector<double> second, std::vector<double> third) {
+    return judge_scale("x", {{{2, 1}, {1, 1, 1}}, {{4, 1}, std::move(second)}, {{8, 1}, std::move(third)}}, 0.8);
+  };
+  const Judgement doubt = judged({0.7, 0.95, 1}, {0.85, 0.85, 0.85});
+  EXPECT_EQ(doubt.verdict, Verdict::inconclusive);
+  EXPECT_THAT(doubt.sentence, HasSubstr("4 ranks carry 95 % (95 %: 70 to 100)"));
+  EXPECT_EQ(judged({0.9, 0.9, 0.9}, {0.85, 0.9, 0.95}).value.low, 0.9) << "of two alike the first";
+  const Judgement lost = judged({0.9, 0.9, 0.9}, {});
+  EXPECT_EQ(lost.verdict, Verdict::inconclusive);
+  EXPECT_EQ(lost.sentence, "8 ranks were not measured");
 }
 
 }  // namespace

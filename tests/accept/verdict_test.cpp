@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace fsdpbench::accept {
 namespace {
 
@@ -138,6 +140,27 @@ TEST(VerdictTest, TheTailIsHalfAsMuchAgainOrScattersByMoreThanFivePercent) {
   EXPECT_THAT(tail(2, 14).sentence,
               HasSubstr("p99 is 1.40 times the median of 10.0 us, the deviation 5.6 % of the mean"));
   EXPECT_THAT(judge_tail("x", {10, 10, 12}).sentence, HasSubstr("the maximum is 1.20 times the median"));
+  EXPECT_THAT(judge_tail("x", {0.5, 0.5, 1}).sentence,
+              HasSubstr("2.00 times the median of 500 ns, the deviation 35.4 % of the mean"))
+      << "√2 / 4";
+  std::vector<double> half(50, 9.5);
+  half.resize(100, 10.5);
+  EXPECT_EQ(judge_tail("x", half).verdict, Verdict::pass) << "5 % of deviation";
+  std::vector<double> many(10'000, 10.0);
+  std::fill_n(many.begin(), 101, 15.0);
+  EXPECT_EQ(judge_tail("x", many).verdict, Verdict::pass) << "half as much again";
+}
+
+TEST(VerdictTest, OneSampleIsMeasured) {
+  const std::optional<Reference> reference{{1, "a table"}};
+  EXPECT_EQ(judge_floor("x", "GB/s", {1}, reference).verdict, Verdict::pass);
+  EXPECT_EQ(judge_latency("x", "us", {1}, reference, 0.8).sentence,
+            "1 us (95 %: 1 to 1, 1 samples) is within the 1.25 us that are allowed: a table by 80 %");
+  EXPECT_EQ(judge_ceiling("x", "GB/s", {1}, 1).verdict, Verdict::pass);
+  EXPECT_EQ(judge_tail("x", {1}).bound, 1.5);
+  EXPECT_EQ(judge_exposed("x", {0.95}, 0.9).sentence,
+            "95.0 % (95 %: 95.0 to 95.0, 1 steps) of a step exceeds the budget of 90 %");
+  EXPECT_EQ(judge_slowdown("x", {1}, 1).verdict, Verdict::pass);
 }
 
 TEST(VerdictTest, EachSentenceHasItsNumbers) {
@@ -194,6 +217,14 @@ TEST(VerdictTest, AShapeFallsFromTheBestOfTheSmallerSizes) {
   const Judgement later = shape({{1, {10, 9, 12, 9}}, {2, {7, 6, 8, 9}}, {3, exactly(5)}, {4, exactly(4)}});
   EXPECT_EQ(later.verdict, Verdict::fail) << "a later size is sure";
   EXPECT_EQ(later.sentence, "3 B carry 5 GB/s, 50 % less than the 10 GB/s of 1 B") << "the first that is";
+  const Judgement touching = shape({{1, exactly(10)}, {2, {7, 6, 8, 9}}, {3, {6, 5, 9, 9}}});
+  EXPECT_EQ(touching.verdict, Verdict::inconclusive) << "8 may be a fifth less";
+  EXPECT_THAT(touching.sentence, ::testing::StartsWith("2 B carry 7 GB/s")) << "the first that is not";
+  EXPECT_THAT(shape({{1, exactly(10)}, {2, exactly(10)}, {4, exactly(7)}}).sentence,
+              ::testing::EndsWith("the 10 GB/s of 1 B"))
+      << "the smallest of those that carry most";
+  EXPECT_EQ(judge_shape("x", {{1, exactly(10)}, {2, exactly(9)}}, 0.6).sentence,
+            "bandwidth does not fall by more than 60 % from a size to a larger one");
 }
 
 TEST(VerdictTest, WordsPlacesAndCodes) {

@@ -62,22 +62,18 @@ std::string why_not_alike(const std::vector<GatedResult>& now) {
                          first.name, other.name, difference_text(all.front()));
     }
   }
-  return "";
+  return {};
 }
 
 /// A result that was not accepted passes no gate, however little has changed; unless the
 /// same is said of a result of the baseline.
 Judgement own_verdict(const GatedResult& result, const std::vector<GatedResult>& before) {
-  Judgement j;
-  j.rule = "accepted";
-  j.figure = result.name;
   const std::string& why = result.not_accepted_because;
-  const bool known = std::ranges::count(before, why, &GatedResult::not_accepted_because) > 0;
-  j.verdict = why.empty() ? Verdict::pass : known ? Verdict::unrated : Verdict::inconclusive;
-  j.sentence = why.empty() ? "the result itself was accepted"
-                           : fmt::format("the result itself was not accepted: {}{}", why,
-                                         known ? ", as the baseline was not" : "");
-  return j;
+  if (why.empty()) return accept::judged("accepted", result.name, Verdict::pass, "the result itself was accepted");
+  const bool known = std::ranges::find(before, why, &GatedResult::not_accepted_because) != before.end();
+  return accept::judged(
+      "accepted", result.name, known ? Verdict::unrated : Verdict::inconclusive,
+      fmt::format("the result itself was not accepted: {}{}", why, known ? ", as the baseline was not" : ""));
 }
 
 /// Whether times are modelled, in part or in all.
@@ -267,11 +263,8 @@ GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, Ot
   for (const GatedResult& result : r.now) r.judgements.push_back(own_verdict(result, r.before.results));
   if (r.not_comparable_because.empty()) r.not_comparable_because = why_not_comparable(r, allowed);
   if (!r.not_comparable_because.empty()) {
-    Judgement j;
-    j.rule = "machine";
-    j.figure = r.now.front().name;
-    j.sentence = r.not_comparable_because;
-    r.judgements.push_back(std::move(j));
+    r.judgements.push_back(
+        accept::judged("machine", r.now.front().name, Verdict::inconclusive, r.not_comparable_because));
     return r;
   }
   std::vector<accept::ResultFigures> before, after;

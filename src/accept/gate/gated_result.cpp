@@ -30,8 +30,7 @@ using nlohmann::json;
 std::string name_of_result(const fs::path& file) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(file, error);
-  const bool plain = file.filename() == "result.json" || file.filename() == "sweep.json";
-  return plain ? whole.parent_path().filename().string() : file.stem().string();
+  return file.filename() == "result.json" ? whole.parent_path().filename().string() : file.stem().string();
 }
 
 MeasuredFigure figure(std::string name, std::string unit, std::vector<double> samples, bool higher_is_better = false) {
