@@ -29,6 +29,11 @@ constexpr int kControls = 9;
 
 using Figure = double Value::*;
 
+/// "70.0 % of what its peers do (95 %: 69.0 to 71.0)"
+std::string share_text(const Interval& share, std::string_view of) {
+  return fmt::format("{:.1f} % {} (95 %: {:.1f} to {:.1f})", 100 * share.median, of, 100 * share.low, 100 * share.high);
+}
+
 /// The part that explains most of the low values that are left, but for links; the finest of those that explain as
 /// many. Where all paths between switches are slow, they do not tell a slow switch or end: `paths_only` from then on,
 /// and what is slow within a switch.
@@ -63,7 +68,7 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
   }
   const bool all_slow = paths_only || (paths >= kFewestPaths && slow_paths == paths);
   const auto is_told = [&](const Element& part) {
-    return !all_slow || part.kind == Element::Kind::uplink || (within[part].low > 0 && within[part].to_blame());
+    return !all_slow || part.kind == Element::Kind::uplink || (within.contains(part) && within[part].to_blame());
   };
   std::optional<Element> best;
   std::size_t most = 1;                       // one slow pair tells of the pair alone
@@ -124,7 +129,7 @@ class Confirmation {
   /// The n-th pair of ends that nobody suspects, in a mixed order.
   std::optional<Pairing> healthy(int n) const {
     const int ends = static_cast<int>(good_.size());
-    for (int i = 0; i < ends; ++i) {
+    for (const int i : std::views::iota(0, ends)) {
       const int end = (n * 5 + i) % ends;
       if (good_[end]) return with_good(end, n);
     }
@@ -161,7 +166,7 @@ class Confirmation {
   static Pairing pair_of(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
   std::optional<Pairing> with_good(int end, int n) const {
     const int ends = static_cast<int>(good_.size());
-    for (int i = 0; i < ends; ++i) {
+    for (const int i : std::views::iota(0, ends)) {
       const int other = (end + 1 + n * 7 + i) % ends;
       if (other != end && good_[other]) return pair_of(end, other);
     }
@@ -170,7 +175,7 @@ class Confirmation {
   std::optional<Pairing> across(int a, int b, int n) const {
     const std::vector<int>&of_a = parts_.members(a), &of_b = parts_.members(b);
     const auto tries = static_cast<int>(std::max(of_a.size(), of_b.size()));
-    for (int i = 0; i < tries; ++i) {
+    for (const int i : std::views::iota(0, tries)) {
       const int first = of_a[static_cast<std::size_t>(n + i) % of_a.size()];
       const int second = of_b[static_cast<std::size_t>(2 * n + i) % of_b.size()];
       if (good_[first] && good_[second]) return pair_of(first, second);
@@ -380,12 +385,12 @@ class Investigation {
     Finding& finding = add({}, Finding::Kind::unclear, rates);
     finding.check = "the cables and ports between all switches, and how routes are spread over them";
     finding.evidence = fmt::format(
-        "{} of {} paths between groups of {} {} {:.1f} % of what other pairs do (95 %: {:.1f} to {:.1f}): {}{}; pairs "
-        "do "
-        "not tell whether these paths are slow, or what is at their ends, so nobody is accused",
+        "{} of {} paths between groups of {} {} {}: {}{}; pairs do not tell whether these paths are slow, or what is "
+        "at "
+        "their ends, so nobody is accused",
         slow, paths, cluster_.one_node() ? "ranks" : "nodes",
-        kind == Finding::Kind::slow ? "carry" : "in both directions at once carry", 100 * finding.relative.median,
-        100 * finding.relative.low, 100 * finding.relative.high, listed, slow > kMostListed ? " and others" : "");
+        kind == Finding::Kind::slow ? "carry" : "in both directions at once carry",
+        share_text(finding.relative, "of what other pairs do"), listed, slow > kMostListed ? " and others" : "");
   }
 
   /// Between two groups that were inferred the path is slow, or the smaller group to all others: nobody can tell, and
@@ -457,17 +462,16 @@ class Investigation {
       ++of_end[pair->a];
       ++of_end[pair->b];
     }
-    const int most =
-        of_end.empty() ? 0 : std::ranges::max_element(of_end, {}, [](const auto& e) { return e.second; })->second;
-    if (static_cast<int>(slow.size()) < kFewestSlow || 2 * most > static_cast<int>(slow.size())) return;
+    if (std::ssize(slow) < kFewestSlow) return;
+    const auto most = std::ranges::max_element(of_end, {}, [](const auto& end) { return end.second; });
+    if (2 * most->second > std::ssize(slow)) return;
     // Two ends that met it each time look as if the link between them were slow.
     std::erase_if(report_.findings, [](const Finding& f) { return f.element.kind == Element::Kind::link; });
     Finding& finding = add({Element::Kind::spine, 0, 0}, Finding::Kind::slow, slow);
     finding.evidence = fmt::format(
-        "{} is slow: {} of {} transfers, each alone, carried {:.1f} % of what the others did (95 %: {:.1f} to {:.1f}); "
-        "the same nodes were fast again with other ports",
-        name_of(finding.element, cluster_), slow.size(), transfers, 100 * finding.relative.median,
-        100 * finding.relative.low, 100 * finding.relative.high);
+        "{} is slow: {} of {} transfers, each alone, carried {}; the same nodes were fast again with other ports",
+        name_of(finding.element, cluster_), slow.size(), transfers,
+        share_text(finding.relative, "of what the others did"));
   }
 
   /// Whether the same two ends are as fast as others with other ports.
@@ -495,10 +499,10 @@ class Investigation {
     Finding& finding = add(element, kind, std::move(again));
     const std::string what = kind == Finding::Kind::slow ? "carries" : "in both directions at once carries";
     finding.evidence = fmt::format(
-        "{} {} {:.1f} % of what its peers do (95 %: {:.1f} to {:.1f}), in the first measurement and again in {} "
-        "re-tests, each alone, against partners that are known to be healthy",
-        name_of(element, cluster_), what, 100 * finding.relative.median, 100 * finding.relative.low,
-        100 * finding.relative.high, finding.relative.n);
+        "{} {} {}, in the first measurement and again in {} re-tests, each alone, against partners that are known to "
+        "be "
+        "healthy",
+        name_of(element, cluster_), what, share_text(finding.relative, "of what its peers do"), finding.relative.n);
   }
 
   /// A finding without its evidence; `rates`: of the part, over those of its peers.
@@ -600,7 +604,7 @@ class Investigation {
     std::vector<std::pair<int, int>> order;
     for (const auto& [pair, rate] : of_pair) order.push_back(pair);
     std::ranges::stable_sort(order, {}, [&](const auto& pair) { return of_pair[pair]; });
-    if (order.size() > kMostAgain) order.resize(kMostAgain);
+    order.resize(std::min(order.size(), kMostAgain));
     std::vector<double> again;
     std::string listed;
     for (const auto& [a, b] : order) {
@@ -612,9 +616,7 @@ class Investigation {
       again.push_back(slowest);
       if (again.size() > kMostListed) continue;
       const auto end = [&](int index) {
-        return name_of(
-            cluster_.one_node() ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::node, index, 0},
-            cluster_);
+        return name_of({cluster_.one_node() ? Element::Kind::gpu : Element::Kind::node, index}, cluster_);
       };
       listed += fmt::format("{}{} with {}", listed.empty() ? "" : "; ", end(a), end(b));
     }
@@ -624,12 +626,11 @@ class Investigation {
     remainder.sentence = fmt::format(
         "part of what is slow is not explained by {}: {} of {} pairs carry less than that leaves them, and {} of the "
         "{} "
-        "that were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what "
-        "is "
-        "named, and accept again to see what remains",
-        accused, of_pair.size(), pairs.size(), again.size(), order.size(), 100 * remainder.relative.median,
-        100 * remainder.relative.low, 100 * remainder.relative.high, listed,
-        again.size() > kMostListed ? "; and others" : "");
+        "that were measured again, each alone, still carry {}: {}{}; repair what is named, and accept again to see "
+        "what "
+        "remains",
+        accused, of_pair.size(), pairs.size(), again.size(), order.size(), share_text(remainder.relative, "of it"),
+        listed, again.size() > kMostListed ? "; and others" : "");
   }
 
   Cluster cluster_;  // with the groups that were inferred

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <stdexcept>
 
 namespace fsdpbench::accept {
@@ -101,7 +102,10 @@ Groups groups_of(const Cluster& cluster) {
 
 Place place_of(const std::vector<int>& ranks, const Cluster& cluster) {
   std::vector<int> all = ranks;
-  for (int rank = 0; ranks.empty() && rank < cluster.ranks(); ++rank) all.push_back(rank);
+  if (ranks.empty()) {
+    all.resize(cluster.ranks());
+    std::iota(all.begin(), all.end(), 0);
+  }
   return {.host = joined_names(cluster.hosts, all),
           .device = joined_names(cluster.devices, all),
           .uuid = joined_names(cluster.uuids, all),

@@ -166,7 +166,6 @@ void decide(Change& c, bool explains, const std::string& why, double taken, std:
   } else if (d.evidence == RestsOn::counted || d.at_most - 1 < threshold) {
     j.verdict = Verdict::pass;
   } else {
-    j.verdict = Verdict::inconclusive;
     c.reason += any_factor ? "; so busy a host may have slowed it by any factor: measure again when the host is quiet"
                            : fmt::format("; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add {}",
                                          100 * (d.at_most - 1), 100 * threshold,
@@ -189,7 +188,6 @@ void decide_without_ratio(Change& c, bool counted, bool explains) {
   } else if (explains) {
     j.verdict = Verdict::unrated;
   } else {
-    j.verdict = Verdict::inconclusive;
     j.sentence += ", and cannot be measured";
   }
 }

@@ -136,7 +136,7 @@ Judgement judge_tail(std::string figure, std::vector<double> times_us) {
   const double late = enough ? sorted[static_cast<std::int64_t>(std::ceil(0.99 * n)) - 1] : sorted.back();
   const double mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / n;
   double squares = 0;
-  for (const double t : sorted) squares += (t - mean) * (t - mean);
+  for (const double t : sorted) squares += std::pow(t - mean, 2);
   const double cv = mean > 0 ? std::sqrt(squares / n) / mean : 0;
   const double ratio = j.value.median > 0 ? late / j.value.median : 0;
   j.sentence =

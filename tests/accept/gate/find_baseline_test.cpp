@@ -53,6 +53,7 @@ TEST(FindBaseline, AllResultsOfOneMachineCountWhateverTheRevision) {
   kept.add("other", run_json({10, 11, 14}, other_kernel()));
   kept.folder().write("README.md", "no result");
   kept.folder().write("gate/gate.json", "{}");
+  kept.folder().write("old.json/README.md", "a folder");
   EXPECT_THAT(kept.names_for(run_json({1, 2, 3}, world_of("ghi"))), ElementsAre("monday", "tuesday"));
   EXPECT_THAT(kept.names_for(run_json({1, 2, 3}, other_kernel())), ElementsAre("other"));
   kept.folder().write("wednesday.json", result_text(run_json({10, 11, 15})));
@@ -133,7 +134,9 @@ TEST(FindBaseline, ARunWithoutAStepIsLeftOut) {
   kept.add("monday", run_json({10, 11, 12}));
   const Baseline found = kept.found_for(run_json({1, 2, 3}));
   EXPECT_EQ(found.results.size(), 1U);
-  EXPECT_THAT(found.left_out, ElementsAre(HasSubstr("no measured step was completed")));
+  EXPECT_THAT(found.left_out, ElementsAre(::testing::EndsWith(
+                                  "tuesday/result.json: no measured step was completed, so there is nothing "
+                                  "to compare.")));
 }
 
 TEST(FindBaseline, OfResultsOfItsKindThatAreAllItselfNoneIsLeft) {

@@ -61,6 +61,8 @@ TEST(Gate, AnotherMachineIsNotCompared) {
   EXPECT_THAT(no.changes, IsEmpty());
   EXPECT_THAT(no.not_comparable_because, HasSubstr("processor"));
   EXPECT_EQ(no.judgements.back().sentence, no.not_comparable_because);
+  EXPECT_EQ(no.judgements.back().figure, "r");
+  EXPECT_EQ(no.judgements.size(), 2U);
   EXPECT_THAT(gate_table(no),
               AllOf(HasSubstr("processor: a processor / another processor"), HasSubstr("--other-machine")));
   EXPECT_THAT(junit_xml({.suite = "gate"}, no.judgements), HasSubstr("<error type=\"machine\""));
@@ -137,10 +139,15 @@ TEST(Gate, AResultThatFailedByItselfPassesNoGate) {
   const GateReport r = judge_gate(three_of(accept_json(40)), {stored(accept_json(40, "fail"))}, OtherMachine::no, 0.05);
   EXPECT_EQ(r.verdict, Verdict::inconclusive);
   EXPECT_THAT(gate_markdown(r), HasSubstr("was not accepted"));
+  EXPECT_EQ(r.headline(), "INCONCLUSIVE against some");
+  EXPECT_EQ(r.judgements.front().verdict, Verdict::inconclusive);
   const GatedResult kept = stored(accept_json(40, "unrated"));
-  EXPECT_EQ(
-      judge_gate(baseline_of({kept, kept, kept}), {stored(accept_json(40, "unrated"))}, OtherMachine::no, 0.05).verdict,
-      Verdict::pass);
+  const Baseline one_of_three = baseline_of({stored(accept_json(40)), stored(accept_json(40)), kept});
+  const GateReport known = judge_gate(one_of_three, {kept}, OtherMachine::no, 0.05);
+  EXPECT_EQ(known.verdict, Verdict::pass);
+  EXPECT_EQ(known.judgements.front().verdict, Verdict::unrated);
+  EXPECT_EQ(known.judgements.front().sentence,
+            "the result itself was not accepted: its verdict is unrated, as the baseline was not");
 }
 
 /// A result with figures of these values, lower is better; each was measured three times alike.
@@ -238,6 +245,10 @@ TEST(Gate, AllThatIsWrittenOfASimpleOne) {
   EXPECT_EQ(j["before"]["kind"], "run");
   EXPECT_EQ(j["before"]["summary"], "a processor, 2 ranks");
   EXPECT_EQ(j["now"]["results"][0], json::parse(R"({"name": "r", "date": "2026-01-01T00:00:00+0000"})"));
+  EXPECT_EQ(j["before"]["machine"], before.results.front().machine.to_json());
+  EXPECT_EQ(j["changes"][0]["before"]["median"], 10);
+  EXPECT_EQ(j["changes"][0]["now"]["median"], 12);
+  EXPECT_EQ(gate_file_facts().name, "Gate");
   EXPECT_EQ(j["changes"][0]["by"], "samples of these results");
   EXPECT_EQ(j["changes"][0]["at_most"], 1.2);
   EXPECT_EQ(j["changes"][0]["unit"], "ms");
@@ -246,6 +257,32 @@ TEST(Gate, AllThatIsWrittenOfASimpleOne) {
   for (const accept::Judgement& one : r.judgements) rules.push_back(one.rule + " " + one.figure);
   EXPECT_THAT(rules, ElementsAre("accepted r", "change step", "change gone"));
   EXPECT_EQ(r.judgements[0].sentence, "the result itself was accepted");
+}
+
+/// Figures of a single value, in the unit of the larger one.
+TEST(Gate, ASingleValueIsShownInTheUnitOfTheLargerOne) {
+  for (const auto& [was, is] : {std::pair{500.0, 2000.0}, {2000.0, 500.0}}) {
+    GatedResult before = with_figures({{"step", was}}), now = with_figures({{"step", is}});
+    for (GatedResult* side : {&before, &now}) {
+      accept::MeasuredFigure& f = side->figures.figures.front();
+      f.samples.resize(1);
+      f.value.n = 1;
+      f.higher_is_better = true;
+    }
+    const GateReport r = judge_gate(baseline_of({before}), {now}, OtherMachine::no, 0.05);
+    EXPECT_THAT(gate_table(r), HasSubstr(was < is ? " 0.500  2.00  s " : " 2.00  0.500  s "));
+    EXPECT_THAT(gate_markdown(r), HasSubstr(was < is ? "| step | 500 ms | 2.00 s |" : "| step | 2.00 s | 500 ms |"));
+    EXPECT_EQ(gate_json(r)["changes"][0]["before"]["median"], was);
+    EXPECT_EQ(gate_json(r)["changes"][0]["better"], "more");
+  }
+}
+
+TEST(Gate, ResultsOfTwoKindsAreNoneOfOneGate) {
+  const GatedResult run = stored(run_json({10, 10, 10}));
+  GatedResult other = run;
+  other.kind = "acceptance";
+  EXPECT_EQ(judge_gate(baseline_of({run}), {run, other}, OtherMachine::no, 0.05).not_comparable_because,
+            "r and r did not measure the same, so they are no results of one gate");
 }
 
 TEST(Gate, AReasonOfSeveralFiguresIsSaidOnce) {
@@ -259,6 +296,7 @@ TEST(Gate, AReasonOfSeveralFiguresIsSaidOnce) {
             "slowed it by any factor: measure again when the host is quiet; other programs took up to 96 % of the "
             "processors\n"
             "inconclusive: 2 figures (d; e): the baseline has it, and the result does not\n"
+            "inconclusive: r: no figure that was measured could be judged, only what is counted\n"
             "1 result of run, 1 in the baseline: with 3 or more, how much results of this machine scatter would "
             "count.\n");
 }
