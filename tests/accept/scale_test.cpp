@@ -49,14 +49,6 @@ TEST(ScaleTest, TheScaleAtWhichItFallsIsNamed) {
   EXPECT_THAT(within.sentence, HasSubstr("4 ranks carry 67 %")) << "the first, not the last";
 }
 
-TEST(ScaleTest, WhatScattersAcrossTheLineIsInconclusive) {
-  const Cluster node{.nodes = 1, .gpus_per_node = 4};
-  EXPECT_EQ(judge_scale("x", rungs(node, {300, 240}, 0.5), 0.8).verdict, Verdict::inconclusive);
-  EXPECT_EQ(judge_scale("x", {}, 0.8).verdict, Verdict::inconclusive);
-  EXPECT_EQ(judge_scale("x", {Rung{{2, 1}, {}}}, 0.8).verdict, Verdict::inconclusive);
-  EXPECT_EQ(judge_scale("x", rungs({.nodes = 1, .gpus_per_node = 2}, {300}), 0.8).verdict, Verdict::unrated);
-}
-
 TEST(ScaleTest, ASentenceHasEachScaleAndTheFirstThatFalls) {
   const Cluster cluster{.nodes = 4, .gpus_per_node = 2};
   const Judgement falls = judge_scale("x", rungs(cluster, {100, 40, 20, 10}, 0), 0.8);  // 2, 4, 8 ranks
@@ -72,6 +64,7 @@ TEST(ScaleTest, ASentenceHasEachScaleAndTheFirstThatFalls) {
   EXPECT_EQ(judge_scale("x", {Rung{{2, 1}, {}}}, 0.8).sentence, "2 ranks were not measured");
   EXPECT_EQ(judge_scale("x", rungs({.nodes = 1, .gpus_per_node = 2}, {300}, 0), 0.8).sentence,
             "there is no second scale to compare with: 2 ranks 300 GB/s");
+  EXPECT_EQ(judge_scale("x", rungs({.nodes = 1, .gpus_per_node = 2}, {300}, 0), 0.8).verdict, Verdict::unrated);
   const Cluster node{.nodes = 1, .gpus_per_node = 16};
   const Judgement worst = judge_scale("x", rungs(node, {100, 95, 85, 90}, 0), 0.8);
   EXPECT_EQ(worst.value.median, 0.85) << "of those that pass the worst";
