@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "accept/link_parts.h"
@@ -23,22 +23,22 @@ constexpr double kDeepShortfall = 0.08;  // no healthy scatter, so that some of 
 constexpr std::size_t kFewestDeep = 3;
 constexpr double kDuplexShortfall = 0.2;  // of both directions together
 constexpr int kFewestOfAnEnd = 3;
-constexpr std::size_t kFewestWithin = 3;  // pairs of a switch
+constexpr int kFewestPaths = 3;  // one or two tell which switch they share
 constexpr std::size_t kConfirmations = 6;
 constexpr int kControls = 9;
 
-struct BeforePart {
-  bool operator()(const Element& a, const Element& b) const {
-    return std::tuple(a.kind, a.index, a.other) < std::tuple(b.kind, b.index, b.other);
-  }
-};
-
 using Figure = double Value::*;
 
+/// "70.0 % of what its peers do (95 %: 69.0 to 71.0)"
+std::string share_text(const Interval& share, std::string_view of) {
+  return fmt::format("{:.1f} % {} (95 %: {:.1f} to {:.1f})", 100 * share.median, of, 100 * share.low, 100 * share.high);
+}
+
 /// The part that explains most of the low values that are left, but for links; the finest of those that explain as
-/// many.
+/// many. Where all paths between switches are slow, they do not tell a slow switch or end: `paths_only` from then on,
+/// and what is slow within a switch.
 std::optional<Element> best_explanation(const std::vector<Value>& values, const std::vector<bool>& explained,
-                                        Figure figure, double threshold, const Parts& parts) {
+                                        Figure figure, double threshold, const Parts& parts, bool& paths_only) {
   struct Count {
     std::size_t low = 0, all = 0;
     void add(bool is_low) {
@@ -47,29 +47,37 @@ std::optional<Element> best_explanation(const std::vector<Value>& values, const 
     }
     bool to_blame() const { return static_cast<double>(low) >= kMostPairsSlow * static_cast<double>(all); }
   };
-  std::map<Element, Count, BeforePart> counts;
-  std::map<Element, Count, BeforePart> within;  // of switches: what does not leave them
+  std::map<Element, Count> counts, within;  // of all pairs, and of those that leave no switch
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (explained[i]) continue;
     const bool low = values[i].*figure < threshold;
     for (const Element& part : parts.of(values[i])) {
       if (part.kind == Element::Kind::link) continue;
       counts[part].add(low);
-      const bool inside = part.kind == Element::Kind::switch_ && parts.within_group(values[i].pair);
-      if (inside) within[part].add(low);
+      if (parts.within_group(values[i].pair)) within[part].add(low);
     }
   }
-  // Two slow switches leave few pairs that use neither: then what is within each tells more than all.
-  for (const auto& [part, count] : within) {
-    if (count.to_blame() && !counts[part].to_blame() && count.all >= kFewestWithin) counts[part] = count;
+  int paths = 0, slow_paths = 0;
+  for (const auto& [part, count] : counts) {
+    if (part.kind != Element::Kind::uplink || parts.members(part.index).size() < 2 ||
+        parts.members(part.other).size() < 2) {
+      continue;  // the path of a single end is its own
+    }
+    ++paths;
+    slow_paths += count.to_blame() ? 1 : 0;
   }
+  const bool all_slow = paths_only || (paths >= kFewestPaths && slow_paths == paths);
+  const auto is_told = [&](const Element& part) {
+    return !all_slow || part.kind == Element::Kind::uplink || (within.contains(part) && within[part].to_blame());
+  };
   std::optional<Element> best;
   std::size_t most = 1;                       // one slow pair tells of the pair alone
   for (const auto& [part, count] : counts) {  // the finest first
-    if (!count.to_blame() || count.low <= most) continue;
+    if (!count.to_blame() || count.low <= most || !is_told(part)) continue;
     best = part;
     most = count.low;
   }
+  paths_only = paths_only || (all_slow && best && best->kind == Element::Kind::uplink);
   return best;
 }
 
@@ -77,7 +85,8 @@ std::vector<Element> suspects_of(const std::vector<Value>& values, Figure figure
                                  const Parts& parts) {
   std::vector<Element> suspects;
   std::vector<bool> explained(values.size());
-  while (const std::optional<Element> next = best_explanation(values, explained, figure, threshold, parts)) {
+  bool paths_only = false;
+  while (const auto next = best_explanation(values, explained, figure, threshold, parts, paths_only)) {
     suspects.push_back(*next);
     for (std::size_t i = 0; i < values.size(); ++i) explained[i] = explained[i] || parts.uses(values[i], *next);
   }
@@ -120,7 +129,7 @@ class Confirmation {
   /// The n-th pair of ends that nobody suspects, in a mixed order.
   std::optional<Pairing> healthy(int n) const {
     const int ends = static_cast<int>(good_.size());
-    for (int i = 0; i < ends; ++i) {
+    for (const int i : std::views::iota(0, ends)) {
       const int end = (n * 5 + i) % ends;
       if (good_[end]) return with_good(end, n);
     }
@@ -157,7 +166,7 @@ class Confirmation {
   static Pairing pair_of(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
   std::optional<Pairing> with_good(int end, int n) const {
     const int ends = static_cast<int>(good_.size());
-    for (int i = 0; i < ends; ++i) {
+    for (const int i : std::views::iota(0, ends)) {
       const int other = (end + 1 + n * 7 + i) % ends;
       if (other != end && good_[other]) return pair_of(end, other);
     }
@@ -166,7 +175,7 @@ class Confirmation {
   std::optional<Pairing> across(int a, int b, int n) const {
     const std::vector<int>&of_a = parts_.members(a), &of_b = parts_.members(b);
     const auto tries = static_cast<int>(std::max(of_a.size(), of_b.size()));
-    for (int i = 0; i < tries; ++i) {
+    for (const int i : std::views::iota(0, tries)) {
       const int first = of_a[static_cast<std::size_t>(n + i) % of_a.size()];
       const int second = of_b[static_cast<std::size_t>(2 * n + i) % of_b.size()];
       if (good_[first] && good_[second]) return pair_of(first, second);
@@ -212,9 +221,7 @@ class Investigation {
       : cluster_(cluster), measure_(measure), parts_(cluster) {}
 
   LinkReport run() {
-    std::vector<std::vector<PairRate>> by_round;
-    for (const Round& round : first_rounds(cluster_)) by_round.push_back(measured(round));
-    for (const std::vector<PairRate>& round : by_round) first_.insert(first_.end(), round.begin(), round.end());
+    for (const Round& round : first_rounds(cluster_)) std::ranges::move(measured(round), std::back_inserter(first_));
     for (const PairRate& r : first_) report_.one_way.insert(report_.one_way.end(), r.one_way.begin(), r.one_way.end());
     if (cluster_.ends() < kFewestPeers || report_.one_way.empty()) return std::move(report_);
     report_.compared = true;
@@ -223,14 +230,10 @@ class Investigation {
     look_again();
     infer();
     norms_ = norms_of(best_, parts_, apart_);
-    const std::vector<Value> values = values_of(best_, 0, parts_, norms_);
+    const std::vector<Value> values = values_of(best_, parts_, norms_);
     judge(values, &Value::rate, Finding::Kind::slow);
     judge(values, &Value::duplex, Finding::Kind::half_duplex);
-    const Norms first_norms = norms_of(first_, parts_, apart_);
-    for (std::size_t round = 0; round < by_round.size(); ++round) {
-      const std::vector<Value> raw = values_of(by_round[round], round, parts_, first_norms);
-      values_.insert(values_.end(), raw.begin(), raw.end());
-    }
+    values_ = values_of(first_, parts_, norms_of(first_, parts_, apart_));
     find_slow_spine();
     find_transients();
     find_remainder(values);
@@ -244,7 +247,9 @@ class Investigation {
     return measure_(round);
   }
 
-  static double deviation(const std::array<Norm, 2>& norms) { return std::max(norms[0].deviation, norms[1].deviation); }
+  static double deviation(const std::array<Norm, 2>& norms) {
+    return std::max(norms.front().deviation, norms.back().deviation);
+  }
   double threshold(Figure figure) const {
     const bool duplex = figure == &Value::duplex;
     return 1 -
@@ -252,7 +257,7 @@ class Investigation {
   }
 
   bool low(const PairRate& rate) const {
-    const std::vector<Value> values = values_of({rate}, 0, parts_, norms_);
+    const std::vector<Value> values = values_of({rate}, parts_, norms_);
     return std::ranges::any_of(values, [&](const Value& v) {
       return v.rate < threshold(&Value::rate) || v.duplex < threshold(&Value::duplex);
     });
@@ -287,10 +292,8 @@ class Investigation {
           return true;
         });
         for (const PairRate& again : measured(round)) {
-          const auto found = whose.find({again.pair.a, again.pair.b});
-          if (found == whose.end()) continue;
-          PairRate& best = *found->second;
-          for (std::size_t rail = 0; rail < std::min(best.one_way.size(), again.one_way.size()); ++rail) {
+          PairRate& best = *whose.at({again.pair.a, again.pair.b});
+          for (std::size_t rail = 0; rail < again.one_way.size(); ++rail) {
             best.one_way[rail] = std::max(best.one_way[rail], again.one_way[rail]);
             best.both_ways[rail] = std::max(best.both_ways[rail], again.both_ways.at(rail));
           }
@@ -304,7 +307,7 @@ class Investigation {
     if (parts_.grouped() || cluster_.ends() > kMostForAllPairs) return;
     std::set<std::pair<int, int>> slow;
     for (const PairRate& rate : best_) {
-      for (const Value& v : values_of({rate}, 0, parts_, norms_)) {
+      for (const Value& v : values_of({rate}, parts_, norms_)) {
         if (v.rate < threshold(&Value::rate)) slow.insert({v.pair.a, v.pair.b});
       }
     }
@@ -324,7 +327,8 @@ class Investigation {
   void judge(const std::vector<Value>& values, Figure figure, Finding::Kind kind) {
     const double least = kind == Finding::Kind::half_duplex ? kDuplexShortfall : kLeastShortfall;
     std::vector<Element> suspects = suspects_of(values, figure, threshold(figure), parts_);
-    drop_usual_paths(suspects);
+    take_usual_paths(suspects, values, figure, kind);
+    if (suspects.empty()) return;
     const std::vector<std::vector<double>> again = measured_again(suspects, figure);
     for (std::size_t i = 0; i < suspects.size(); ++i) {
       // A few figures, some of them slow, say nothing: all of them must be.
@@ -357,13 +361,36 @@ class Investigation {
     }
   }
 
-  /// If most paths between three groups or more are slow, that is how the fabric is, and no part of it is to blame.
-  void drop_usual_paths(std::vector<Element>& suspects) const {
-    const int groups = parts_.groups().count();
+  /// If most paths between three groups or more are slow, pairs do not tell whether the paths are, the switches at
+  /// their ends, or how the fabric is built: that is said, and nobody accused.
+  void take_usual_paths(std::vector<Element>& suspects, const std::vector<Value>& values, Figure figure,
+                        Finding::Kind kind) {
+    constexpr std::ptrdiff_t kMostListed = 4;
     const auto is_path = [](const Element& e) { return e.kind == Element::Kind::uplink; };
-    if (groups > 2 && 4 * std::ranges::count_if(suspects, is_path) > groups * (groups - 1)) {
-      std::erase_if(suspects, is_path);
+    const std::ptrdiff_t groups = parts_.groups().count(), paths = groups * (groups - 1) / 2;
+    const std::ptrdiff_t slow = std::ranges::count_if(suspects, is_path);
+    if (paths < kFewestPaths || 2 * slow <= paths) return;
+    std::vector<Element> usual;
+    std::ranges::copy_if(suspects, std::back_inserter(usual), is_path);
+    std::erase_if(suspects, is_path);
+    std::vector<double> rates;
+    for (const Value& v : values) {
+      if (uses_any(v, usual)) rates.push_back(v.*figure);
     }
+    std::string listed;
+    for (const Element& path : usual | std::views::take(kMostListed)) {
+      listed += (listed.empty() ? "" : ", ") + name_of(path, cluster_);
+    }
+    usual_paths_.insert(usual_paths_.end(), usual.begin(), usual.end());
+    Finding& finding = add({}, Finding::Kind::unclear, rates);
+    finding.check = "the cables and ports between all switches, and how routes are spread over them";
+    finding.evidence = fmt::format(
+        "{} of {} paths between groups of {} {} {}: {}{}; pairs do not tell whether these paths are slow, or what is "
+        "at "
+        "their ends, so nobody is accused",
+        slow, paths, cluster_.one_node() ? "ranks" : "nodes",
+        kind == Finding::Kind::slow ? "carry" : "in both directions at once carry",
+        share_text(finding.relative, "of what other pairs do"), listed, slow > kMostListed ? " and others" : "");
   }
 
   /// Between two groups that were inferred the path is slow, or the smaller group to all others: nobody can tell, and
@@ -381,7 +408,6 @@ class Investigation {
   std::vector<std::vector<double>> measured_again(const std::vector<Element>& suspects, Figure figure) {
     std::vector<std::vector<double>> again(suspects.size());
     ways_.assign(suspects.size(), {});
-    if (suspects.empty()) return again;
     const Confirmation choose(cluster_, parts_, suspects);
     std::vector<PairRate> alone;
     for (int n = 0; n < kControls; ++n) {
@@ -396,7 +422,7 @@ class Investigation {
         if (!pair) continue;
         const std::vector<PairRate> rates = measured({*pair});
         for (const PairRate& rate : rates) ways_[i].add(rate, suspects[i], norms.rate.back().usual);
-        for (const Value& v : values_of(rates, 0, parts_, norms)) {
+        for (const Value& v : values_of(rates, parts_, norms)) {
           if (parts_.uses(v, suspects[i])) again[i].push_back(v.*figure);
         }
       }
@@ -409,15 +435,15 @@ class Investigation {
   void find_slow_spine() {
     constexpr int kTransfers = 64, kFewestSlow = 4;
     if (cluster_.one_node()) return;
-    const std::vector<Element> accused = accused_parts();
+    const std::vector<Element> told_of = parts_told_of();
     std::size_t low = 0, all = 0;
     for (const Value& v : values_) {
-      if (std::ranges::any_of(accused, [&](const Element& e) { return parts_.uses(v, e); })) continue;
+      if (uses_any(v, told_of)) continue;
       ++all;
       low += v.rate < 1 - kDeepShortfall ? 1 : 0;
     }
     if (static_cast<double>(low) < 0.03 * static_cast<double>(all)) return;
-    const Confirmation choose(cluster_, parts_, accused);
+    const Confirmation choose(cluster_, parts_, told_of);
     std::vector<double> slow;
     std::map<int, int> of_end;
     int transfers = 0;
@@ -425,8 +451,8 @@ class Investigation {
       const auto pair = choose.healthy(n);
       if (!pair) return;
       bool is_slow = false;
-      for (const Value& v : values_of(measured({*pair}), 0, parts_, norms_)) {
-        if (std::ranges::any_of(accused, [&](const Element& e) { return parts_.uses(v, e); })) continue;
+      for (const Value& v : values_of(measured({*pair}), parts_, norms_)) {
+        if (uses_any(v, told_of)) continue;
         ++transfers;
         if (v.rate >= 1 - kDeepShortfall || !fast_again(v)) continue;
         slow.push_back(v.rate);
@@ -436,68 +462,70 @@ class Investigation {
       ++of_end[pair->a];
       ++of_end[pair->b];
     }
-    const int most =
-        of_end.empty() ? 0 : std::ranges::max_element(of_end, {}, [](const auto& e) { return e.second; })->second;
-    if (static_cast<int>(slow.size()) < kFewestSlow || 2 * most > static_cast<int>(slow.size())) return;
+    if (std::ssize(slow) < kFewestSlow) return;
+    const auto most = std::ranges::max_element(of_end, {}, [](const auto& end) { return end.second; });
+    if (2 * most->second > std::ssize(slow)) return;
     // Two ends that met it each time look as if the link between them were slow.
     std::erase_if(report_.findings, [](const Finding& f) { return f.element.kind == Element::Kind::link; });
-    Finding finding;
-    finding.element = {Element::Kind::spine, 0, 0};
-    finding.relative = median_interval(slow);
-    finding.shortfall = 1 - finding.relative.median;
-    finding.check = next_check(finding.element, cluster_, SlowAt::transfers);
+    Finding& finding = add({Element::Kind::spine, 0, 0}, Finding::Kind::slow, slow);
     finding.evidence = fmt::format(
-        "{} is slow: {} of {} transfers, each alone, carried {:.1f} % of what the others did (95 %: {:.1f} to {:.1f}); "
-        "the "
-        "same nodes were fast again with other ports",
-        name_of(finding.element, cluster_), slow.size(), transfers, 100 * finding.relative.median,
-        100 * finding.relative.low, 100 * finding.relative.high);
-    report_.findings.push_back(std::move(finding));
+        "{} is slow: {} of {} transfers, each alone, carried {}; the same nodes were fast again with other ports",
+        name_of(finding.element, cluster_), slow.size(), transfers,
+        share_text(finding.relative, "of what the others did"));
   }
 
   /// Whether the same two ends are as fast as others with other ports.
   bool fast_again(const Value& slow) {
     constexpr int kTries = 5;
     for (int i = 0; i < kTries; ++i) {
-      for (const Value& v : values_of(measured({slow.pair}), 0, parts_, norms_)) {
+      for (const Value& v : values_of(measured({slow.pair}), parts_, norms_)) {
         if (v.rail == slow.rail && v.rate >= 1 - kLeastShortfall) return true;
       }
     }
     return false;
   }
 
-  std::vector<Element> accused_parts() const {
-    std::vector<Element> parts;
+  /// Parts that findings are about.
+  std::vector<Element> parts_told_of() const {
+    std::vector<Element> parts = usual_paths_;
     for (const Finding& finding : report_.findings) parts.push_back(finding.element);
     return parts;
   }
+  bool uses_any(const Value& v, const std::vector<Element>& parts) const {
+    return std::ranges::any_of(parts, [&](const Element& part) { return parts_.uses(v, part); });
+  }
 
   void report(const Element& element, Finding::Kind kind, std::vector<double> again) {
-    Finding finding;
-    finding.element = element;
-    finding.kind = kind;
-    finding.relative = median_interval(std::move(again));
-    finding.shortfall = 1 - finding.relative.median;
-    finding.check = next_check(element, cluster_, SlowAt::transfers);
+    Finding& finding = add(element, kind, std::move(again));
     const std::string what = kind == Finding::Kind::slow ? "carries" : "in both directions at once carries";
     finding.evidence = fmt::format(
-        "{} {} {:.1f} % of what its peers do (95 %: {:.1f} to {:.1f}), in the first measurement and again in {} "
-        "re-tests, each alone, against partners that are known to be healthy",
-        name_of(element, cluster_), what, 100 * finding.relative.median, 100 * finding.relative.low,
-        100 * finding.relative.high, finding.relative.n);
-    report_.findings.push_back(std::move(finding));
+        "{} {} {}, in the first measurement and again in {} re-tests, each alone, against partners that are known to "
+        "be "
+        "healthy",
+        name_of(element, cluster_), what, share_text(finding.relative, "of what its peers do"), finding.relative.n);
+  }
+
+  /// A finding without its evidence; `rates`: of the part, over those of its peers.
+  Finding& add(const Element& element, Finding::Kind kind, std::vector<double> rates) {
+    Finding& finding = report_.findings.emplace_back();
+    finding.element = element;
+    finding.kind = kind;
+    finding.relative = median_interval(std::move(rates));
+    finding.shortfall = 1 - finding.relative.median;
+    finding.check = next_check(element, cluster_, SlowAt::transfers);
+    return finding;
   }
 
   /// Ends that were slow for some rounds and not for others, which no finding explains.
   void find_transients() {
     std::map<std::pair<int, int>, std::vector<const Value*>> of_end;
+    const std::vector<Element> told_of = parts_told_of();
     for (const Value& v : values_) {
-      const bool explained =
-          std::ranges::any_of(report_.findings, [&](const Finding& f) { return parts_.uses(v, f.element); });
-      if (explained) continue;
+      if (uses_any(v, told_of)) continue;
       of_end[{v.pair.a, v.rail}].push_back(&v);
       of_end[{v.pair.b, v.rail}].push_back(&v);
     }
+    if (of_end.empty()) return;
     const double deep = 1 - std::max(kDeepShortfall, 5 * deviation(norms_.rate));
     // Ends that get in each other's way are all slow now and then: only one that is so far more often counts.
     std::vector<double> usual;
@@ -505,12 +533,12 @@ class Investigation {
       usual.push_back(
           static_cast<double>(std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep; })));
     }
-    const double often = usual.empty() ? 0 : account::median(usual);
+    const double often = account::median(usual);
     // The most often slow first: what it explains makes nobody else suspicious.
     std::set<const Value*> used;
     for (;;) {
       const std::pair<int, int>* worst = nullptr;
-      std::size_t most = 0;
+      std::size_t most = kFewestDeep - 1;
       for (const auto& [end, values] : of_end) {
         const std::size_t low =
             std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep && !used.contains(v); });
@@ -519,22 +547,17 @@ class Investigation {
           worst = &end;
         }
       }
-      if (worst == nullptr || most < kFewestDeep || static_cast<double>(most) < often + 5 * std::sqrt(often)) return;
-      Finding finding;
-      finding.kind = Finding::Kind::transient;
-      finding.element = parts_.end(worst->first, worst->second);
+      if (worst == nullptr || static_cast<double>(most) < often + 5 * std::sqrt(often)) return;
       std::vector<double> rates;
       for (const Value* v : of_end[*worst]) {
         rates.push_back(v->rate);
         used.insert(v);
       }
+      Finding& finding = add(parts_.end(worst->first, worst->second), Finding::Kind::transient, rates);
       finding.shortfall = 1 - *std::ranges::min_element(rates);
-      finding.relative = median_interval(rates);
-      finding.check = next_check(finding.element, cluster_, SlowAt::transfers);
       finding.evidence =
           fmt::format("{} fell by up to {:.0f} % in {} of {} pairings and was as fast as its peers in the others",
                       name_of(finding.element, cluster_), 100 * finding.shortfall, most, rates.size());
-      report_.findings.push_back(std::move(finding));
     }
   }
 
@@ -542,6 +565,7 @@ class Investigation {
   /// known. A part within another that is slow, too, may be slowed by both.
   std::optional<double> left_by_accused(const Value& v) const {
     using Kind = Element::Kind;
+    if (uses_any(v, usual_paths_)) return std::nullopt;
     double left = 1;
     for (const Finding& f : report_.findings) {
       const Element& e = f.element;
@@ -573,43 +597,40 @@ class Investigation {
       pairs.insert({v.pair.a, v.pair.b});
       const std::optional<double> left = left_by_accused(v);
       if (!left || v.rate >= slow * *left) continue;
-      double& rate = of_pair.try_emplace({v.pair.a, v.pair.b}, 1).first->second;
+      double& rate = of_pair.try_emplace({v.pair.a, v.pair.b}, v.rate / *left).first->second;
       rate = std::min(rate, v.rate / *left);
     }
     if (of_pair.size() < kFewestSlow) return;
     std::vector<std::pair<int, int>> order;
     for (const auto& [pair, rate] : of_pair) order.push_back(pair);
     std::ranges::stable_sort(order, {}, [&](const auto& pair) { return of_pair[pair]; });
-    if (order.size() > kMostAgain) order.resize(kMostAgain);
+    order.resize(std::min(order.size(), kMostAgain));
     std::vector<double> again;
     std::string listed;
-    std::size_t still = 0;
     for (const auto& [a, b] : order) {
-      double slowest = 1;
-      for (const Value& v : values_of(measured({{a, b}}), 0, parts_, norms_)) {
+      double slowest = slow;
+      for (const Value& v : values_of(measured({{a, b}}), parts_, norms_)) {
         if (const std::optional<double> left = left_by_accused(v)) slowest = std::min(slowest, v.rate / *left);
       }
       if (slowest >= slow) continue;
       again.push_back(slowest);
-      if (++still > kMostListed) continue;
+      if (again.size() > kMostListed) continue;
       const auto end = [&](int index) {
-        return name_of(
-            cluster_.one_node() ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::node, index, 0},
-            cluster_);
+        return name_of({cluster_.one_node() ? Element::Kind::gpu : Element::Kind::node, index}, cluster_);
       };
       listed += fmt::format("{}{} with {}", listed.empty() ? "" : "; ", end(a), end(b));
     }
-    if (still < kFewestSlow) return;
+    if (again.size() < kFewestSlow) return;
     Remainder& remainder = report_.remainder.emplace();
     remainder.relative = median_interval(again);
     remainder.sentence = fmt::format(
         "part of what is slow is not explained by {}: {} of {} pairs carry less than that leaves them, and {} of the "
-        "{} that "
-        "were measured again, each alone, still carry {:.1f} % of it (95 %: {:.1f} to {:.1f}): {}{}; repair what is "
-        "named, and "
-        "accept again to see what remains",
-        accused, of_pair.size(), pairs.size(), still, order.size(), 100 * remainder.relative.median,
-        100 * remainder.relative.low, 100 * remainder.relative.high, listed, still > kMostListed ? "; and others" : "");
+        "{} "
+        "that were measured again, each alone, still carry {}: {}{}; repair what is named, and accept again to see "
+        "what "
+        "remains",
+        accused, of_pair.size(), pairs.size(), again.size(), order.size(), share_text(remainder.relative, "of it"),
+        listed, again.size() > kMostListed ? "; and others" : "");
   }
 
   Cluster cluster_;  // with the groups that were inferred
@@ -621,6 +642,7 @@ class Investigation {
   std::vector<PairRate> best_;   // of each pair, of several looks at those that were slow
   std::vector<Value> values_;    // of first_
   std::vector<BothWays> ways_;   // of the suspects that are measured again
+  std::vector<Element> usual_paths_;
   LinkReport report_;
 };
 

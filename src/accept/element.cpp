@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <stdexcept>
 
 namespace fsdpbench::accept {
@@ -13,8 +14,7 @@ namespace {
 
 Groups grouped(std::vector<int> of) {
   Groups groups;
-  const int count = of.empty() ? 0 : *std::ranges::max_element(of) + 1;
-  groups.members.resize(count);
+  groups.members.resize(*std::ranges::max_element(of) + 1);
   for (std::size_t end = 0; end < of.size(); ++end) {
     groups.members[of[end]].push_back(static_cast<int>(end));
   }
@@ -28,11 +28,9 @@ std::string named(const std::vector<std::string>& names, int rank) {
   return index < names.size() ? names[index] : "";
 }
 
-std::string with(const std::string& text, const std::string& name) { return name.empty() ? text : text + name; }
-
 std::string node_of(int node, const Cluster& cluster) {
   const std::string host = named(cluster.hosts, node * cluster.gpus_per_node);
-  return with(fmt::format("node {}", node), host.empty() ? "" : fmt::format(" ({})", host));
+  return fmt::format("node {}{}", node, host.empty() ? "" : fmt::format(" ({})", host));
 }
 
 /// "nodes 4 to 7 (node005 to node008)", "ranks 0, 2, 4".
@@ -104,7 +102,10 @@ Groups groups_of(const Cluster& cluster) {
 
 Place place_of(const std::vector<int>& ranks, const Cluster& cluster) {
   std::vector<int> all = ranks;
-  for (int rank = 0; ranks.empty() && rank < cluster.ranks(); ++rank) all.push_back(rank);
+  if (ranks.empty()) {
+    all.resize(cluster.ranks());
+    std::iota(all.begin(), all.end(), 0);
+  }
   return {.host = joined_names(cluster.hosts, all),
           .device = joined_names(cluster.devices, all),
           .uuid = joined_names(cluster.uuids, all),

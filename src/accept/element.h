@@ -60,7 +60,7 @@ struct Element {
   int index = 0;
   int other = 0;
 
-  friend bool operator==(const Element&, const Element&) = default;
+  friend auto operator<=>(const Element&, const Element&) = default;
 };
 
 /// Location of something, in the words of those who own it; a word is empty where it is not known, or does not apply.

@@ -25,7 +25,7 @@ bool reduces(const schedule::Op& op) {
 std::int64_t add_reduction(const account::StepRecords& step, std::size_t i, std::int64_t since_ns, Arrivals& sums) {
   const auto us_since = [&](std::int64_t ns) { return static_cast<double>(ns - since_ns) * 1e-3; };
   double last_us = -std::numeric_limits<double>::infinity();
-  std::int64_t end_ns = 0;
+  std::int64_t end_ns = since_ns;
   for (int rank = 0; rank < step.ranks(); ++rank) {
     const trace::Record& r = step.of(rank)[i];
     const double arrival_us = us_since(r.begin_ns - r.core_wait_ns);
@@ -33,7 +33,7 @@ std::int64_t add_reduction(const account::StepRecords& step, std::size_t i, std:
     last_us = std::max(last_us, arrival_us);
     end_ns = std::max(end_ns, r.end_ns);
   }
-  sums.transfer_us += std::max(0.0, us_since(end_ns) - last_us);
+  sums.transfer_us += us_since(end_ns) - last_us;
   return end_ns;
 }
 

@@ -22,6 +22,7 @@ struct Finding {
     lost,         ///< killed, crashed, hung, or not there: nothing of it could be measured
     transient,    ///< it was slow for a while; nobody is accused
     collision,    ///< as slow as flows that switches always put on one path, by their addresses; nobody is accused
+    unclear,      ///< slow, and the pairs do not tell whose fault that is; nobody is accused
   };
   Element element;
   Kind kind = Kind::slow;
@@ -33,7 +34,7 @@ struct Finding {
   bool on_cores = false;    ///< what it rests on was done by processors, which other programs may have taken meanwhile
   std::string figure{};     ///< of the judgement that it is: what was compared among peers
 
-  bool accuses() const { return kind != Kind::transient && kind != Kind::collision; }
+  bool accuses() const { return kind <= Kind::lost; }
 };
 
 /// The collectives of one step: when each rank came to them, and how long they took once all had; sums of several.

@@ -51,8 +51,7 @@ bool alike(const std::vector<bool>& a, const std::vector<bool>& b, std::size_t e
   return both >= kFewestAlike && 10 * differ <= both + differ;
 }
 
-constexpr double kDrop = 0.05;          // from its own best: less is noise
-constexpr double kMostOfTheTime = 0.8;  // what is slow for longer is slow
+constexpr double kDrop = 0.05;  // from its own best: less is noise
 constexpr std::size_t kFewestLowRounds = 2;
 
 /// Rates of each rank over the medians of their rounds.
@@ -71,7 +70,7 @@ std::vector<std::vector<double>> relative_rates(const Cluster& cluster, const De
   return relative;
 }
 
-/// Rate that it reaches in its better rounds.
+/// Rate that it reaches in a fifth of its rounds: what is slow for longer is slow.
 double own_best(std::vector<double> rates) {
   std::ranges::sort(rates);
   return rates[(4 * rates.size() - 1) / 5];
@@ -95,14 +94,13 @@ Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts, bool apar
   return norms;
 }
 
-std::vector<Value> values_of(const std::vector<PairRate>& rates, std::size_t round, const Parts& parts,
-                             const Norms& norms) {
+std::vector<Value> values_of(const std::vector<PairRate>& rates, const Parts& parts, const Norms& norms) {
   std::vector<Value> values;
   for (const PairRate& r : rates) {
     const std::size_t like = parts.within_group(r.pair) ? 1 : 0;
     for (std::size_t rail = 0; rail < r.one_way.size(); ++rail) {
       if (!(r.one_way[rail] > 0)) continue;
-      values.push_back({r.pair, static_cast<int>(rail), round, r.one_way[rail] / norms.rate[like].usual,
+      values.push_back({r.pair, static_cast<int>(rail), r.one_way[rail] / norms.rate[like].usual,
                         r.both_ways.at(rail) / r.one_way[rail] / norms.duplex[like].usual});
     }
   }
@@ -113,11 +111,7 @@ std::optional<std::vector<int>> infer_groups(int ends, const std::function<bool(
   const std::size_t count = ends;
   std::vector<std::vector<bool>> slow_to(count, std::vector<bool>(count));
   for (int a = 0; a < ends; ++a) {
-    for (int b = a + 1; b < ends; ++b) {
-      if (!slow(a, b)) continue;
-      slow_to[a][b] = true;
-      slow_to[b][a] = true;
-    }
+    for (int b = 0; b < ends; ++b) slow_to[a][b] = slow(a, b);
   }
   constexpr int kRest = -1;  // of what has too few like it for a group of its own
   std::vector<int> of(count, kRest);
@@ -160,9 +154,7 @@ std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& r
     const std::string name = name_of(finding.element, cluster);
     // One that stays below its peers also in its better rounds is slow, however much it scatters.
     const bool always_below = best < 1 - allowed;
-    const bool came_and_went =
-        low >= kFewestLowRounds && static_cast<double>(low) < kMostOfTheTime * static_cast<double>(rates.size());
-    if (came_and_went && !always_below) {
+    if (low >= kFewestLowRounds && !always_below) {
       finding.kind = Finding::Kind::transient;
       finding.shortfall = 1 - *std::ranges::min_element(rates) / best;
       finding.evidence =

@@ -18,7 +18,6 @@ namespace fsdpbench::accept {
 struct Value {
   Pairing pair;
   int rail = 0;
-  std::size_t round = 0;
   double rate = 1;    ///< one way
   double duplex = 1;  ///< both ways / one way
 };
@@ -86,9 +85,8 @@ struct Norms {
 /// `apart`: pairs within groups and between them are not compared.
 Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts, bool apart);
 
-/// Values of one round of measurements, one for each rail of each pair.
-std::vector<Value> values_of(const std::vector<PairRate>& rates, std::size_t round, const Parts& parts,
-                             const Norms& norms);
+/// A value for each rail of each pair.
+std::vector<Value> values_of(const std::vector<PairRate>& rates, const Parts& parts, const Norms& norms);
 
 /// The groups that slow pairs show where nobody has told of any, by end; nothing if they show none. `slow` says it of
 /// two ends. Three ends or more that are slow to the same three or more others are a group; fewer can be chance, or as

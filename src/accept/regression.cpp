@@ -102,10 +102,11 @@ std::map<std::string, Family> families(const std::vector<BaselineFigure>& figure
 }
 
 std::string how_much(double ratio, bool higher_is_better) {
-  const double percent = 100 * (ratio - 1);
-  if (std::abs(percent) < 0.05) return "the same";
-  return fmt::format("{:.1f} % {} ({})", std::abs(percent), percent > 0 ? "more" : "less",
-                     (percent > 0) == higher_is_better ? "better" : "worse");
+  const double change = ratio - 1;
+  const std::string percent = fmt::format("{:.1f}", std::abs(100 * change));
+  if (percent == "0.0") return "the same";
+  const bool less = std::signbit(change);
+  return fmt::format("{} % {} ({})", percent, less ? "less" : "more", less != higher_is_better ? "better" : "worse");
 }
 
 /// `scatter`: between runs, as unseen_scatter() has it; `earlier`: results of the baseline that have the figure.
@@ -123,7 +124,7 @@ std::string rests_on(RestsOn evidence, double scatter, std::size_t earlier) {
     case RestsOn::turns:
     case RestsOn::nothing: break;
   }
-  return "";
+  return {};
 }
 
 /// Duration of samples that are times; 0: they are no times.
@@ -149,29 +150,29 @@ void decide(Change& c, bool explains, const std::string& why, double taken, std:
   // Then the ends of the interval are a convention, which says nothing to a reader.
   const bool any_factor = d.evidence != RestsOn::counted && most_slowed(taken) >= kSlicesLost;
   Judgement& j = c.judgement;
-  const app::Shown number(j.unit, std::max(std::abs(j.value.median), std::abs(c.before.median)));
-  j.sentence = fmt::format(
-      "{} instead of {}: {}{}{}", number.text(j.value.median), number.number(c.before.median),
-      how_much(d.ratio, c.higher_is_better),
-      any_factor || sharp ? "" : fmt::format(", interval of now / before {:.3f} to {:.3f}", d.low, d.high), why);
+  const app::Shown number(j.unit, std::max(j.value.median, c.before.median));
+  j.sentence =
+      fmt::format("{} instead of {}: {}{}", number.text(j.value.median), number.number(c.before.median),
+                  how_much(d.ratio, c.higher_is_better),
+                  any_factor || sharp ? "" : fmt::format(", interval of now / before {:.3f} to {:.3f}", d.low, d.high));
+  c.reason = why;
   if (d.evidence == RestsOn::numbers) {
     j.verdict = explains ? Verdict::unrated : Verdict::inconclusive;
   } else if (explains) {
     j.verdict = Verdict::unrated;
-    j.sentence += "; it is a part of another figure, which is judged";
+    c.reason += "; it is a part of another figure, which is judged";
   } else if (d.verdict == account::Verdict::slower) {
     j.verdict = Verdict::fail;
   } else if (d.evidence == RestsOn::counted || d.at_most - 1 < threshold) {
     j.verdict = Verdict::pass;
   } else {
-    j.verdict = Verdict::inconclusive;
-    j.sentence += any_factor
-                      ? "; so busy a host may have slowed it by any factor: measure again when the host is quiet"
-                      : fmt::format("; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add {}",
-                                    100 * (d.at_most - 1), 100 * threshold,
-                                    missing > 0 ? fmt::format("{} more to the baseline", missing) : "results");
+    c.reason += any_factor ? "; so busy a host may have slowed it by any factor: measure again when the host is quiet"
+                           : fmt::format("; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add {}",
+                                         100 * (d.at_most - 1), 100 * threshold,
+                                         missing > 0 ? fmt::format("{} more to the baseline", missing) : "results");
   }
-  if (taken > 0) j.sentence += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
+  if (taken > 0) c.reason += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
+  j.sentence += c.reason;
 }
 
 /// One side is 0. Bytes are counted, and may be none; nothing that was measured takes no time.
@@ -180,15 +181,13 @@ void decide_without_ratio(Change& c, bool counted, bool explains) {
   const double was = c.before.median, is = j.value.median;
   j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: zero has no ratio", is, j.unit, was);
   if (counted) {
-    const bool same = was == is, worse = c.higher_is_better ? is < was : is > was;
-    j.verdict = !same && worse ? Verdict::fail : Verdict::pass;
-    c.difference.verdict = same    ? account::Verdict::no_difference
-                           : worse ? account::Verdict::slower
-                                   : account::Verdict::faster;
+    c.difference.verdict = was == is                          ? account::Verdict::no_difference
+                           : (is > was) == c.higher_is_better ? account::Verdict::faster
+                                                              : account::Verdict::slower;
+    j.verdict = c.difference.verdict == account::Verdict::slower ? Verdict::fail : Verdict::pass;
   } else if (explains) {
     j.verdict = Verdict::unrated;
   } else {
-    j.verdict = Verdict::inconclusive;
     j.sentence += ", and cannot be measured";
   }
 }
@@ -203,8 +202,8 @@ double most_slowed(double others_share) {
 double unseen_scatter(MeasuredOn measured_on, double seconds) {
   constexpr double kScatter = 1.2;
   if (measured_on == MeasuredOn::computed_clock) return 1;
-  if (measured_on == MeasuredOn::gpus || seconds >= kSettled_s) return kScatter;
-  return std::pow(kScatter, std::sqrt(kSettled_s / (seconds > 0 ? seconds : kShort_s)));
+  if (measured_on == MeasuredOn::gpus) return kScatter;
+  return std::pow(kScatter, std::sqrt(std::max(1.0, kSettled_s / (seconds > 0 ? seconds : kShort_s))));
 }
 
 double recorded_scatter(MeasuredOn measured_on, double seconds) {
@@ -250,7 +249,7 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     const BaselineFigure* const found = find_in(after, f.figure.name);
     if (change.before.n > 0) change.judgement.bound = change.before.median;
     if (found == nullptr || found->figure.value.n == 0) {
-      change.judgement.sentence = "the baseline has it, and the result does not";
+      change.judgement.sentence = change.reason = "the baseline has it, and the result does not";
       continue;
     }
     change.judgement.value = found->figure.value;

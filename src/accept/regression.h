@@ -53,6 +53,7 @@ struct Change {
   bool higher_is_better = false;
   account::Difference difference;     ///< rests on nothing if a side does not have it, or is 0
   std::vector<std::string> left_out;  ///< as in BaselineFigure
+  std::string reason;                 ///< the end of its sentence, which has no number of this figure alone
 
   bool better() const { return difference.verdict == account::Verdict::faster; }
 };

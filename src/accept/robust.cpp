@@ -41,12 +41,10 @@ std::vector<Round> round_robin(int ends) {
   const int seats = ends + ends % 2;  // the last seat of an odd number is empty: who meets it rests
   std::vector<Round> rounds(seats - 1);
   for (int r = 0; r < seats - 1; ++r) {
-    // One sits still, the others move on by a seat a round.
-    const auto seat = [&](int i) { return i == 0 ? seats - 1 : (r + i) % (seats - 1); };
-    const auto opposite = [&](int i) { return (r + seats - 1 - i) % (seats - 1); };
     for (int i = 0; i < seats / 2; ++i) {
-      const int a = i == 0 ? seats - 1 : seat(i);
-      const int b = i == 0 ? r : opposite(i);
+      // One sits still, the others move on by a seat a round.
+      const int a = i == 0 ? seats - 1 : (r + i) % (seats - 1);
+      const int b = (r + seats - 1 - i) % (seats - 1);
       if (a < ends && b < ends) rounds[r].push_back({std::min(a, b), std::max(a, b)});
     }
   }

@@ -24,24 +24,18 @@ std::vector<double> by_round(const std::vector<ArmRound>& rounds, const Value& v
 
 std::optional<double> ratio(double a, double b) { return b > 0 ? std::optional(a / b) : std::nullopt; }
 
-/// Judgement of a figure that has no limit.
-Judgement unrated_rule(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
-  Judgement j = of_samples(std::move(rule), std::move(figure), std::move(unit), std::move(samples));
-  j.verdict = j.value.n > 0 ? Verdict::unrated : Verdict::inconclusive;
-  return j;
-}
-
-std::string percent(const Interval& i, int rounds) {
-  return fmt::format("{:.1f} % (95 %: {:.1f} to {:.1f}, {} rounds)", 100 * i.median, 100 * i.low, 100 * i.high, rounds);
+std::string percent(const Interval& i) {
+  return fmt::format("{:.1f} % (95 %: {:.1f} to {:.1f}, {} rounds)", 100 * i.median, 100 * i.low, 100 * i.high, i.n);
 }
 
 Judgement judge_gain(const std::vector<ArmRound>& rounds) {
-  Judgement j = unrated_rule("overlap", "the shorter of computation and communication", "of it is hidden",
-                             by_round(rounds, [](const ArmRound& r) {
-                               return ratio(r.computation_ms + r.communication_ms - r.whole_ms,
-                                            std::min(r.computation_ms, r.communication_ms));
-                             }));
+  Judgement j = of_samples("overlap", "the shorter of computation and communication", "of it is hidden",
+                           by_round(rounds, [](const ArmRound& r) {
+                             return ratio(r.computation_ms + r.communication_ms - r.whole_ms,
+                                          std::min(r.computation_ms, r.communication_ms));
+                           }));
   if (j.value.n == 0) return j;
+  j.verdict = Verdict::unrated;
   const auto median = [&](double ArmRound::*arm) {
     return median_interval(by_round(rounds, [&](const ArmRound& r) { return std::optional(r.*arm); })).median;
   };
@@ -49,7 +43,7 @@ Judgement judge_gain(const std::vector<ArmRound>& rounds) {
       "computation alone takes {:.4g} ms, communication alone {:.4g} ms and the step {:.4g} ms: {} of the shorter is "
       "hidden",
       median(&ArmRound::computation_ms), median(&ArmRound::communication_ms), median(&ArmRound::whole_ms),
-      percent(j.value, j.value.n));
+      percent(j.value));
   if (j.value.median < 0) j.sentence += "; less than none, as both at once take longer than one after the other";
   return j;
 }
@@ -63,7 +57,7 @@ std::vector<Scale> scales_of(const Cluster& cluster) {
     const bool whole_node = ranks == cluster.gpus_per_node;
     const bool within_or_whole_nodes = ranks <= cluster.gpus_per_node || ranks % cluster.gpus_per_node == 0;
     if (all % ranks != 0 || !within_or_whole_nodes) continue;
-    if (!scales.empty() && ranks < 2 * scales.back().ranks && !whole_node && ranks != all) continue;
+    if (!scales.empty() && ranks < 2 * scales.back().ranks && !whole_node) continue;
     scales.push_back({ranks, std::max(1, ranks / cluster.gpus_per_node)});
   }
   return scales;
@@ -162,15 +156,14 @@ std::vector<Judgement> judge_drift(const std::vector<ArmRound>& rounds, double m
     for (std::size_t i = rounds.size() - third; i < rounds.size(); ++i) {
       if (const auto one = ratio(rounds[i].*arm.ms, began_ms)) ratios.push_back(*one);
     }
-    Judgement& j = all.emplace_back(unrated_rule("drift", arm.name, "of the first third's time", std::move(ratios)));
-    j.verdict = Verdict::inconclusive;
+    Judgement& j = all.emplace_back(of_samples("drift", arm.name, "of the first third's time", std::move(ratios)));
     j.bound = 1 + most;
     if (rounds.size() < kFewest || j.value.n == 0) {
       j.sentence = fmt::format("{} rounds are too few: {} are needed", rounds.size(), kFewest);
       continue;
     }
-    j.sentence = fmt::format("over {} rounds the last third took {} of the first's time", rounds.size(),
-                             percent(j.value, j.value.n));
+    j.sentence =
+        fmt::format("over {} rounds the last third took {} of the first's time", rounds.size(), percent(j.value));
     j.verdict = held(j.value, *j.bound, Good::below);
     if (j.verdict == Verdict::inconclusive) {
       j.sentence += fmt::format(", on both sides of the {:.0f} % that are allowed", 100 * *j.bound);

@@ -45,9 +45,9 @@ struct Judgement {
   std::string name() const { return part.empty() ? figure : figure + ": " + part; }
 };
 
-/// One that was no question of numbers.
+/// Judgement that is no question of numbers.
 Judgement judged(std::string rule, std::string figure, Verdict verdict, std::string sentence);
-/// One about the median of `samples` (in `unit`; may be empty), with nothing yet said: inconclusive, no sentence.
+/// Judgement of the median of `samples` (in `unit`; may be empty), with nothing yet said: inconclusive, no sentence.
 Judgement of_samples(std::string rule, std::string figure, std::string unit, std::vector<double> samples);
 
 /// Which side of a bound is the good one, the bound itself included.

@@ -27,6 +27,7 @@ TEST(Findings, NameHostDeviceAndAdapterAndNoSwitchThatNobodyToldOf) {
             "what nodes 10 to 19 (node to node) have in common above their NICs");
   cluster.nodes_per_switch = 25;
   EXPECT_EQ(name_of({Element::Kind::switch_, 1, 0}, cluster), "switch 1");
+  EXPECT_EQ(name_of({Element::Kind::switch_, 3, 0}, {.nodes = 4, .nodes_per_switch = 1}), "switch 3");
 }
 
 TEST(Findings, EachPartHasItsNameItsPlaceAndWhatToCheck) {
@@ -90,6 +91,8 @@ TEST(Findings, EachPartHasItsNameItsPlaceAndWhatToCheck) {
   c.switch_of = {0, 1, 0, 1};
   EXPECT_EQ(name_of({Kind::switch_, 1, 0}, c), "what nodes 1 (h1), 3 (h3) have in common above their NICs");
   EXPECT_THAT(next_check({Kind::switch_, 1, 0}, c, SlowAt::work), HasSubstr("leaf switch"));
+  c.switch_of = {0, 0, 0, 1};
+  EXPECT_EQ(name_of({Kind::switch_, 1, 0}, c), "what nodes 3 (h3) have in common above their NICs") << "of one node";
   c.switches = {"left", ""};
   EXPECT_EQ(name_of({Kind::switch_, 0, 0}, c), "switch left");
   EXPECT_EQ(name_of({Kind::switch_, 1, 0}, c), "switch 1");
@@ -130,6 +133,8 @@ TEST(Findings, ANicHasNoDeviceAndADeviceItsUuid) {
   EXPECT_EQ(nic.device, "");
   EXPECT_EQ(nic.uuid, "");
   EXPECT_EQ(nic.nic, "NIC 1");
+  c.adapters = {"m0", "m1", "m2", "m3"};
+  EXPECT_EQ(name_of({Element::Kind::nic, 1, 1}, c), "NIC 1 (m3) of node 1 (b)");
   EXPECT_EQ(place_of({Element::Kind::node, 1, 0}, c).uuid, "u2, u3");
   EXPECT_EQ(place_of(std::vector{0, 7}, c).device, "d0") << "of a rank that nobody knows there is no name";
 }
@@ -189,6 +194,7 @@ TEST(Groups, AreSwitchesAsToldOrNeighboursWhereThereAreMany) {
   EXPECT_EQ(members({.nodes = 1, .gpus_per_node = 4, .nodes_per_switch = 2}), (Members{{0, 1, 2, 3}}));
   EXPECT_EQ(members({.nodes = 64}).size(), 1U);
   EXPECT_EQ(members({.nodes = 65}).size(), 8U) << "of nine";
+  EXPECT_EQ(members({.nodes = 100, .nodes_per_switch = 100}).size(), 10U) << "one switch of all tells nothing apart";
   EXPECT_EQ(members({.nodes = 65}).front().size(), 9U);
   EXPECT_TRUE(groups_of({.nodes = 65}).same(0, 8));
   EXPECT_FALSE(groups_of({.nodes = 65}).same(8, 9));

@@ -198,6 +198,13 @@ TEST(Changes, IntervalsWithoutSamplesMustNotMeet) {
   EXPECT_EQ(only(all, near).judgement.verdict, Verdict::inconclusive);
   EXPECT_EQ(only(all, far).judgement.verdict, Verdict::fail);
   EXPECT_EQ(only(all, far).difference.evidence, RestsOn::intervals);
+  MeasuredFigure four = time_of("step", {}), to_five = four;
+  four.value = {4, 4, 4, 9};
+  to_five.value = {4, 3, 5, 9};
+  std::vector<ResultFigures> on_clock{result("a", {four})};
+  on_clock.front().measured_on = MeasuredOn::computed_clock;
+  EXPECT_EQ(only(on_clock, to_five, 0.25).judgement.verdict, Verdict::inconclusive) << "a quarter is not excluded";
+  EXPECT_EQ(only(on_clock, to_five, 0.26).judgement.verdict, Verdict::pass);
 }
 
 TEST(Changes, TwoSingleNumbersCannotBeJudged) {
@@ -463,6 +470,96 @@ TEST(Changes, ASentenceSaysHowMuchInWhichDirection) {
   EXPECT_THAT(sentence(100, 110, false), HasSubstr("10.0 % more (worse)"));
   EXPECT_THAT(sentence(100, 100.04, true), HasSubstr("instead of 100: the same"));
   EXPECT_THAT(sentence(100, 100.06, true), HasSubstr("0.1 % more (better)"));
+  EXPECT_THAT(sentence(100, 99.94, true), HasSubstr("0.1 % less (worse)"));
+  EXPECT_THAT(sentence(500, 2000, false), HasSubstr("2.00 s instead of 0.500: 300.0 % more (worse)"));
+  EXPECT_THAT(sentence(2000, 500, false), HasSubstr("0.500 s instead of 2.00: 75.0 % less (better)"));
+}
+
+/// Two figures of three results each, a part of one of them, and bytes of the same unit. Logarithms of 1, 2 and 4
+/// scatter by a variance of (log 2)²; those of 1, 4 and 16 by four times as much: 2.5 times on average, which counts as
+/// (3 − 1) × (2 − 1) results more.
+TEST(Changes, FiguresOfAUnitLendTheirScatterToEachOther) {
+  const double square = std::log(2.0) * std::log(2.0);
+  const auto of = [](double scale) {
+    std::vector<ResultFigures> all;
+    for (const double power : {0.0, 1.0, 2.0}) {
+      MeasuredFigure part = rate("part", {scale * std::pow(64, power)}), bytes = part, other = part;
+      part.explains = true;
+      bytes.name = "bytes";
+      bytes.counted = true;
+      other.name = "other unit";
+      other.unit = "TB/s";
+      all.push_back(result("r", {rate("x", {scale * std::pow(2, power)}), rate("y", {scale * std::pow(4, power)}), part,
+                                 bytes, other, rate("never", {})}));
+    }
+    return all;
+  };
+  for (const double scale : {1.0, 1.0 / 1024}) {
+    const std::vector<ResultFigures> all = of(scale);
+    const std::vector<ResultFigures> now{result("now", {rate("x", {scale}), rate("part", {scale})})};
+    const std::vector<Change> changes = judge_changes(all, now);
+    account::Rule rule{.threshold = 0.05, .tail = 0.012, .figures = 3, .more_is_better = true, .unseen = 1.2};
+    const account::Samples one{{scale}, {scale}, {scale, scale, scale, 1}};
+    const account::Difference part =
+        account::judge({{scale, 64 * scale, 4096 * scale}, {}, {64 * scale, 0, 0, 3}}, one, rule);
+    rule.also = {{2.5 * square, 2}};
+    const account::Difference x = account::judge({{scale, 2 * scale, 4 * scale}, {}, {2 * scale, 0, 0, 3}}, one, rule);
+    EXPECT_NEAR(changes[0].difference.low, x.low, 1e-9 * x.low) << scale;
+    EXPECT_NEAR(changes[0].difference.at_most, x.at_most, 1e-9 * x.at_most);
+    EXPECT_EQ(changes[2].judgement.figure, "part");
+    EXPECT_NEAR(changes[2].difference.low, part.low, 1e-9 * part.low) << "it borrows nothing";
+    EXPECT_EQ(changes[0].judgement.bound, 2 * scale);
+  }
+  const std::vector<ResultFigures> one{result("a", {rate("x", {3})})};
+  EXPECT_EQ(only(one, rate("x", {3})).judgement.bound, 3);
+  const Change c = only(results_of({100, 101, 99, 100.5, 99.5}), rate("pairs", {100}));
+  EXPECT_THAT(c.judgement.sentence, ::testing::EndsWith(", by 5 results"));
+}
+
+/// Of the only figure of its kind nothing is borrowed, and no chance is shared.
+TEST(Changes, APartAloneIsJudgedAsOneFigure) {
+  MeasuredFigure part = rate("part", {1});
+  part.explains = true;
+  std::vector<ResultFigures> all;
+  for (const double value : {1.0, 2.0, 4.0}) {
+    part.value = {value, value, value, 1};
+    all.push_back(result("r", {part}));
+  }
+  const account::Rule rule{.threshold = 0.05, .tail = 0.012, .figures = 1, .more_is_better = true, .unseen = 1.2};
+  const account::Difference one = account::judge({{1, 2, 4}, {}, {2, 0, 0, 3}}, {{4}, {4}, {4, 4, 4, 1}}, rule);
+  EXPECT_NEAR(only(all, part).difference.low, one.low, 1e-9 * one.low);
+}
+
+TEST(Changes, ShortRunsAreHeldAgainstWhatIsRecordedOfThem) {
+  const auto said = [](const std::string& unit, double before, std::size_t results, double now) {
+    MeasuredFigure f = time_of("step", {before});
+    f.unit = unit;
+    std::vector<ResultFigures> all(results, result("a", {f}));
+    for (ResultFigures& r : all) r.measured_on = MeasuredOn::processors;
+    f.samples = {now, now, now};
+    f.value = median_interval(f.samples);
+    return only(all, f).judgement.sentence;
+  };
+  // 0.026 × (2 / 0.696)^(log(0.16 / 0.026) / log(2 / 0.15)) = 0.0545
+  EXPECT_THAT(said("ms", 696, 3, 696), HasSubstr("by 3 results, and runs as short as these (0.7 s) were recorded to "
+                                                 "scatter by 5 %"));
+  EXPECT_THAT(said("us", 696'000, 3, 696'000), HasSubstr("(0.7 s) were recorded to scatter by 5 %"));
+  // 1.2 to the square root of 2 s over the shorter of both: 0.5 s and 0.0125 s.
+  std::vector<ResultFigures> long_one{result("a", {time_of("step", std::vector<double>(4, 125))})};
+  long_one.front().measured_on = MeasuredOn::processors;
+  const Change c = only(long_one, time_of("step", std::vector<double>(4, 3.125)));
+  EXPECT_THAT(c.judgement.sentence, ::testing::EndsWith("may differ by a factor of 10"));
+  const Change open = only(long_one, time_of("step", std::vector<double>(4, 125)));
+  EXPECT_THAT(open.judgement.sentence,
+              HasSubstr(fmt::format("it may be worse by up to {:.1f} %, so 5 %", 100 * (open.difference.at_most - 1))));
+}
+
+/// One figure that is 0 in all results has no logarithm to lend.
+TEST(Changes, ZeroLendsNoScatter) {
+  std::vector<ResultFigures> all;
+  for (const double value : {100.0, 101.0, 99.0}) all.push_back(result("a", {rate("x", {value}), rate("zero", {0})}));
+  const std::vector<ResultFigures> now{result("b", {rate("x", {100}), rate("zero", {0})})};
+  EXPECT_GT(judge_changes(all, now).front().difference.low, 0.8);
 }
 
 TEST(Changes, OfTheGatedResultsAllCountHoweverFarOff) {

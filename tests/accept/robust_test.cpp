@@ -38,6 +38,11 @@ TEST(RobustTest, TheIntervalIsTheNarrowestThatHoldsTheMedianWithNinetyFivePercen
   }
 }
 
+/// Distances from 4 are 3, 2, 0, 4 and 8.
+TEST(RobustTest, TheDeviationIsOfTheDistancesFromTheMedian) {
+  EXPECT_DOUBLE_EQ(robust_deviation(std::vector<double>{1, 2, 4, 8, 12}), 3 * 1.4826);
+}
+
 TEST(RobustTest, SomeOutliersDoNotWidenWhatIsAllowed) {
   std::vector<double> values(20, 1.0);
   for (int i = 0; i < 20; ++i) values[static_cast<std::size_t>(i)] += 0.001 * i;

@@ -88,8 +88,16 @@ TEST(StepArms, SentencesHaveTheMediansOfTheArms) {
     EXPECT_EQ(j.value.n, 0) << j.figure;
     EXPECT_EQ(j.sentence, "why");
   }
-  EXPECT_THAT(of(judge_arms({round}, {}, "why"), "overlap", "shorter").sentence,
-              ::testing::Not(HasSubstr("less than none")));
+  ArmRound small = round;  // each arm below a millisecond; nothing of the shorter is hidden
+  small.computation_ms = small.kernels_alone_ms = small.transfers_alone_ms = 0.25;
+  small.communication_ms = 0.5;
+  small.whole_ms = 0.75;
+  const std::vector<Judgement> one = judge_arms({small}, {}, "why");
+  EXPECT_EQ(of(one, "overlap", "shorter").sentence,
+            "computation alone takes 0.25 ms, communication alone 0.5 ms and the step 0.75 ms: 0.0 % (95 %: 0.0 to "
+            "0.0, 1 rounds) of the shorter is hidden");
+  EXPECT_EQ(of(one, "overlap", "shorter").verdict, Verdict::unrated);
+  for (const Judgement& j : one) EXPECT_EQ(j.value.n, 1) << j.figure;
 }
 
 TEST(StepArms, DriftIsOfTheLastThirdOverTheFirst) {
@@ -107,6 +115,13 @@ TEST(StepArms, DriftIsOfTheLastThirdOverTheFirst) {
   EXPECT_EQ(drift(18, 0.67, 1.031).verdict, Verdict::fail);
   EXPECT_EQ(drift(18, 0.34, 1.2).value.median, 1.2) << "the middle third counts not";
   EXPECT_EQ(drift(18, 0, 1.2).value.median, 1);
+  std::vector<ArmRound> all(18);
+  for (std::size_t i = 0; i < 18; ++i) {  // median 3.5, what does not count, and twice as much as in the beginning
+    all[i].whole_ms = i < 6 ? static_cast<double>(i + 1) : i < 12 ? 100 : 7;
+  }
+  const Interval twice = judge_drift(all).back().value;
+  EXPECT_EQ(twice.median, 2);
+  EXPECT_EQ(twice.high, 2);
   const Judgement some = drift(18, 0.84, 1.2);  // half of the last third
   EXPECT_EQ(some.verdict, Verdict::inconclusive);
   EXPECT_EQ(some.sentence,

@@ -59,6 +59,20 @@ TEST(TournamentTest, RoundsOfFourAndOfThree) {
   EXPECT_EQ(first_rounds({.nodes = 66, .nodes_per_switch = 33}).size(), 4U + 1U);
 }
 
+/// Members of two groups meet by their numbers, moved on by one more in each round; of the larger group some rest.
+TEST(TournamentTest, GroupsMeetMemberByMember) {
+  const auto third = first_rounds({.nodes = 66, .nodes_per_switch = 22});
+  ASSERT_EQ(third.size(), 4U + 3U);
+  EXPECT_EQ(third[4].front(), (Pairing{22, 45}));
+  EXPECT_EQ(third[4].back(), (Pairing{43, 44}));
+  EXPECT_EQ(third[5].front(), (Pairing{0, 46}));
+  EXPECT_EQ(third[6].front(), (Pairing{0, 25}));
+  EXPECT_EQ(third[6].size(), 22U);
+  const Round uneven = first_rounds({.nodes = 66, .nodes_per_switch = 40}).back();
+  EXPECT_EQ(uneven.size(), 26U);
+  EXPECT_EQ(uneven.back(), (Pairing{25, 40}));
+}
+
 TEST(TournamentTest, GroupsNeedNotBeEven) {
   for (const int nodes : {65, 100, 130, 1000}) {
     const Cluster cluster{.nodes = nodes, .nodes_per_switch = 0};

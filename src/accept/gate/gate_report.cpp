@@ -62,22 +62,18 @@ std::string why_not_alike(const std::vector<GatedResult>& now) {
                          first.name, other.name, difference_text(all.front()));
     }
   }
-  return "";
+  return {};
 }
 
 /// A result that was not accepted passes no gate, however little has changed; unless the
 /// same is said of a result of the baseline.
 Judgement own_verdict(const GatedResult& result, const std::vector<GatedResult>& before) {
-  Judgement j;
-  j.rule = "accepted";
-  j.figure = result.name;
   const std::string& why = result.not_accepted_because;
-  const bool known = std::ranges::count(before, why, &GatedResult::not_accepted_because) > 0;
-  j.verdict = why.empty() ? Verdict::pass : known ? Verdict::unrated : Verdict::inconclusive;
-  j.sentence = why.empty() ? "the result itself was accepted"
-                           : fmt::format("the result itself was not accepted: {}{}", why,
-                                         known ? ", as the baseline was not" : "");
-  return j;
+  if (why.empty()) return accept::judged("accepted", result.name, Verdict::pass, "the result itself was accepted");
+  const bool known = std::ranges::find(before, why, &GatedResult::not_accepted_because) != before.end();
+  return accept::judged(
+      "accepted", result.name, known ? Verdict::unrated : Verdict::inconclusive,
+      fmt::format("the result itself was not accepted: {}{}", why, known ? ", as the baseline was not" : ""));
 }
 
 /// Whether times are modelled, in part or in all.
@@ -107,6 +103,30 @@ std::vector<const Change*> by_gravity(const GateReport& r) {
   std::ranges::stable_sort(
       all, {}, [](const Change* c) { return std::pair(accept::place_in_tables(c->judgement.verdict), !c->better()); });
   return all;
+}
+
+/// Lines that say why something did not pass. Why several figures could not be judged is said once, with their names:
+/// their numbers are in the table.
+std::string reasons_text(const GateReport& r) {
+  std::string text;
+  std::set<std::string> said;
+  for (const Judgement& j : r.judgements) {
+    if (j.verdict == Verdict::fail) text += text_line(fmt::format("worse: {}: {}", j.figure, j.sentence));
+    if (j.verdict != Verdict::inconclusive || j.rule == "machine") continue;  // that is the headline
+    const auto change = std::ranges::find(r.changes, j.figure, [](const Change& c) { return c.judgement.figure; });
+    const std::string reason = j.rule == "change" ? change->reason : "";
+    std::vector<std::string> alike;
+    for (const Change& c : r.changes) {
+      if (c.judgement.verdict == j.verdict && c.reason == reason) alike.push_back(c.judgement.figure);
+    }
+    if (reason.empty() || alike.size() == 1) {
+      text += text_line(fmt::format("inconclusive: {}: {}", j.figure, j.sentence));
+    } else if (said.insert(reason).second) {
+      text += text_line(fmt::format("inconclusive: {} figures ({}): {}", alike.size(), fmt::join(alike, "; "),
+                                    reason.substr(reason.find_first_not_of(";, "))));
+    }
+  }
+  return text;
 }
 
 std::optional<accept::Interval> known(const accept::Interval& interval) {
@@ -243,11 +263,8 @@ GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, Ot
   for (const GatedResult& result : r.now) r.judgements.push_back(own_verdict(result, r.before.results));
   if (r.not_comparable_because.empty()) r.not_comparable_because = why_not_comparable(r, allowed);
   if (!r.not_comparable_because.empty()) {
-    Judgement j;
-    j.rule = "machine";
-    j.figure = r.now.front().name;
-    j.sentence = r.not_comparable_because;
-    r.judgements.push_back(std::move(j));
+    r.judgements.push_back(
+        accept::judged("machine", r.now.front().name, Verdict::inconclusive, r.not_comparable_because));
     return r;
   }
   std::vector<accept::ResultFigures> before, after;
@@ -286,13 +303,7 @@ std::string gate_table(const GateReport& r, bool verbose) {
   }
   std::string text = table.rows.empty() ? text_line(r.headline()) : format_table(table);
   if (hidden > 0) text += fmt::format("{} figures were not rated: --verbose shows them\n", hidden);
-  std::string more;
-  for (const Judgement& j : r.judgements) {
-    if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
-    if (j.rule == "machine") continue;  // the headline
-    more += text_line(
-        fmt::format("{}: {}: {}", j.verdict == Verdict::fail ? "worse" : "inconclusive", j.figure, j.sentence));
-  }
+  std::string more = reasons_text(r);
   for (const std::string& one : r.before.left_out) more += text_line("left out: " + one);
   for (const Change& c : r.changes) {
     if (!c.left_out.empty()) {

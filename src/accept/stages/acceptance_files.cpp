@@ -117,7 +117,7 @@ struct AcceptanceFile {
 using FoundIn = std::pair<const accept::Cluster*, const Finding*>;
 
 std::string kind_of(const Finding& finding) {
-  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision"};
+  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient", "collision", "unclear"};
   return std::string(kKinds[finding.kind]);
 }
 
@@ -213,7 +213,7 @@ template <>
 Fields<FoundIn> declared() {
   return {"Finding", "A part that is to blame, or was slow for a while.", "accept/finding.h", {
     {"part", [](const FoundIn& f) { return accept::name_of(f.second->element, *f.first); }, "", "name of the part"},
-    {"kind", via(&FoundIn::second, kind_of), "", "`slow`, `half_duplex`, `lost`, or `transient` or `collision` (then no part is blamed)"},
+    {"kind", via(&FoundIn::second, kind_of), "", "`slow`, `half_duplex`, `lost`, or `transient`, `collision` or `unclear` (then no part is blamed)"},
     {"shortfall", via(&FoundIn::second, &Finding::shortfall), "", "how far it is below the median of its peers, as a fraction"},
     {"relative", via(&FoundIn::second, &Finding::relative), "", "its figure divided by the median of its peers"},
     {"evidence", via(&FoundIn::second, &Finding::evidence), "", "a sentence that says what was compared with what"},
