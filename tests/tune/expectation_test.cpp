@@ -209,6 +209,9 @@ TEST(Hinges, NameWhatMovesTheStepMost) {
   const auto measured = hinges("simulate.cluster=ethernet-h100:10GB/s", true);
   EXPECT_LT(width(measured, "the network between nodes"), 0.8 * width(open, "the network between nodes"));
   EXPECT_EQ(width(measured, "simulate.compiled"), 1);
+  // Some trainings on that partition ran with checks, and nobody says which.
+  EXPECT_EQ(width(open, "simulate.collective_checks"), 1);
+  EXPECT_GT(width(hinges("simulate.cluster=aws-p5:hopper-prod", false), "simulate.collective_checks"), 1.1);
 }
 
 TEST(FrameworkSettings, AreThoseOfItsPublishedTrainings) {
