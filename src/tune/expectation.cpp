@@ -313,7 +313,7 @@ class Hinges {
     const config::Simulate& s = setup_.config.simulate;
     other("simulate.compiled", s.compiled ? "false" : "true",
           [](config::RunConfig& c) { c.simulate.compiled = !c.simulate.compiled; });
-    // Of the trainings that say how doubtful a measured curve is, some took so long.
+    // Some of the trainings that say how doubtful a measured curve is took so long.
     if (!machine_.cluster()->inter.curve_nodes.empty()) {
       other("simulate.collective_checks", s.collective_checks ? "false" : "true",
             [](config::RunConfig& c) { c.simulate.collective_checks = !c.simulate.collective_checks; });

@@ -35,7 +35,7 @@ struct RunDoubt {
   /// By how much a step may be longer, or shorter if below 0, because computation runs beside other collectives than in
   /// the run: no half width, and of what-if alone.
   double beside = 0;
-  /// Of the half widths; absent if one of them is.
+  /// The half widths together; absent if one of them is.
   std::optional<double> whole() const;
 };
 inline constexpr double kLeastBetweenRuns = 0.005;
