@@ -188,6 +188,15 @@ class Words(UndrawnTest):
         self.assertLess(text.index("Noisy: two halves differ by 33 %."), text.index("4 ranks compute on 2 cores."))
         self.assertLess(text.index("4 ranks compute"), text.index("A step takes"))
 
+    def test_memory_is_what_the_program_prints(self) -> None:
+        def allocated(value):
+            value["memory"]["caching_allocator"] = {"peak_allocated_bytes": 3 << 20, "peak_reserved_bytes": 7 << 20}
+        rows = [re.sub("<[^>]*>", " ", row) for row in self.page(self.copy("run", allocated)).split("<tr")]
+        numbers = [" ".join(row.split()) for row in rows if "reserved by PyTorch" in row or "at most, of that" in row]
+        self.assertRegex(numbers[0], r"peak memory 7\.00 MiB reserved by PyTorch")
+        self.assertRegex(numbers[1], r"allocated 3\.00 MiB at most, of that")
+        self.assertFalse([row for row in rows if "its own peak" in row], "those of another allocator")
+
     def test_a_run_that_is_not_rated(self) -> None:
         def unrated(value):
             value |= {"rated": False, "not_rated_because": "this machine did not keep up", "causes": []}

@@ -46,20 +46,31 @@ double host_seconds(const schedule::Schedule& schedule, const schedule::Op& op, 
   return bytes / (rate * 1e9);
 }
 
-/// Loads that collectives put on a GPU. Those that hold as many multiprocessors have one load.
+/// The bus bandwidth at which the largest messages of a group go.
+double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const ClusterUse& use, plan::Group group) {
+  const GroupShape shape =
+      shape_of(plan.groups.members(group, 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
+  if (shape.ranks == 1) return 0;
+  constexpr double kLarge = 1 << 30;
+  const CollectiveCost cost = collective_cost(cluster, Collective::all_gather, kLarge, shape, use.algorithm);
+  return kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
+}
+
+/// Loads that collectives put on a GPU, each by the rate of its group. Those of one group that hold as many
+/// multiprocessors have one load.
 class Loads {
  public:
-  /// `all`: of a collective that holds as many as its rate needs.
-  Loads(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work, const ComputeCost& compute,
-        const GpuLoad& all)
-      : schedule_(schedule), work_(work), compute_(compute), all_(all), of_op_(schedule.ops.size()) {}
+  Loads(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work, const ComputeCost& compute)
+      : schedule_(schedule), work_(work), compute_(compute), of_op_(schedule.ops.size()) {}
 
-  void add(std::size_t op, int ctas) {
-    of_op_[op] = ctas;
-    if (slowdowns_.contains(ctas)) return;
-    GpuLoad beside = all_;
+  /// `ctas`: of CollectiveCost.
+  void add(std::size_t op, int ctas, const plan::Plan& plan, const config::Cluster& cluster, const ClusterUse& use) {
+    const plan::Group group = schedule_.ops[op].group();
+    of_op_[op] = {group, ctas};
+    if (slowdowns_.contains(of_op_[op])) return;
+    GpuLoad beside = beside_collective(cluster, bus_rate(plan, cluster, use, group));
     if (ctas >= 0) beside.sms = ctas;
-    slowdowns_[ctas] = slowdown_beside_collective(schedule_, work_, compute_, beside);
+    slowdowns_[of_op_[op]] = slowdown_beside_collective(schedule_, work_, compute_, beside);
   }
 
   /// How many times as long `op` takes: of several at once that which takes most. Collectives take what they take.
@@ -71,22 +82,14 @@ class Loads {
   }
 
  private:
+  using Kind = std::pair<plan::Group, int>;
+
   const schedule::Schedule& schedule_;
   const std::vector<plan::ModuleWork>& work_;
   const ComputeCost& compute_;
-  GpuLoad all_;
-  std::vector<int> of_op_;
-  std::map<int, std::vector<double>> slowdowns_;  // by CollectiveCost::ctas
+  std::vector<Kind> of_op_;
+  std::map<Kind, std::vector<double>> slowdowns_;
 };
-
-/// The bus bandwidth at which the shard group's largest messages go.
-double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const ClusterUse& use) {
-  const GroupShape shape =
-      shape_of(plan.groups.members(plan::Group::shard, 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
-  constexpr double kLarge = 1 << 30;
-  const CollectiveCost cost = collective_cost(cluster, Collective::all_gather, kLarge, shape, use.algorithm);
-  return shape.ranks == 1 ? 0 : kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
-}
 
 /// Seconds of products beside an exchange of ranks that split layers, op `exchange`, which is between two parts of a
 /// module's pass. In backward the gather of a
@@ -142,7 +145,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
   times.workspace_bytes = library_bytes(cluster);
-  Loads loads(schedules.steady(), work, compute, beside_collective(cluster, bus_rate(plan, cluster, use)));
+  Loads loads(schedules.steady(), work, compute);
   for (const schedule::Schedule& schedule : schedules.steps) {
     const std::vector<double> seconds = compute_seconds(schedule, work, compute, {}, config.fsdp.recompute_share);
     StepCosts& costs = times.steps.emplace_back();
@@ -171,7 +174,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
       costs.push_back(
           {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)});
       if (&schedule != &schedules.steady()) continue;
-      if (use.contention) loads.add(i, cost.ctas);
+      if (use.contention) loads.add(i, cost.ctas, plan, cluster, use);
       times.choices.resize(schedule.ops.size());
       times.choices[i] =
           fmt::format("{}, {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric));

@@ -266,16 +266,25 @@ void add_contention(const schedule::Training& training, const SlowdownOf& slowdo
   constexpr int kMostWalks = 8;
   StepCosts& costs = times.steps.back();
   const StepCosts alone = costs;
+  const std::vector<OpTimes::ByRank> given_alone = times.given;
+  const int ranks = given_alone.empty() ? 1 : static_cast<int>(given_alone.back().size());
   double last_step{};
   for (int walk = 0; walk < kMostWalks; ++walk) {
-    const trace::RankTrace trace = forecast(training, times, SteadyStep::first, 1).traces.front();
-    const auto step = static_cast<double>(trace.steps.back().end_ns - trace.steps.back().begin_ns);
+    const std::vector<trace::RankTrace> traces = forecast(training, times, SteadyStep::first, ranks).traces;
+    const auto step = static_cast<double>(traces.front().steps.back().end_ns - traces.front().steps.back().begin_ns);
     if (std::abs(step - last_step) < 1e-3 * step) return;
     last_step = step;
-    const std::vector<double> parts = parts_alone(training.schedules.steady(), trace.records, slowdown);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      costs[i].run_ns = std::nearbyint(alone[i].run_ns / parts[i]);
-      costs[i].link_ns = std::nearbyint(alone[i].link_ns / parts[i]);
+    for (std::size_t rank = 0; rank < traces.size(); ++rank) {
+      const std::vector<double> parts = parts_alone(training.schedules.steady(), traces[rank].records, slowdown);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (rank == 0) {
+          costs[i].run_ns = std::nearbyint(alone[i].run_ns / parts[i]);
+          costs[i].link_ns = std::nearbyint(alone[i].link_ns / parts[i]);
+        }
+        for (std::size_t s = training.schedules.steps.size() - 1; s < given_alone.size(); ++s) {
+          times.given[s][rank][i] = std::llround(static_cast<double>(given_alone[s][rank][i]) / parts[i]);
+        }
+      }
     }
   }
 }

@@ -26,8 +26,9 @@ std::vector<double> parts_alone(const schedule::Schedule& schedule, std::span<co
                                 const SlowdownOf& slowdown);
 
 /// Lengthens the steady step's ops by what runs beside them. What runs beside them depends on how long they take, so
-/// `times` are walked, ops are lengthened by what ran beside them on rank 0, and walked again, a few times, until that
-/// changes the step by less than 1/1000.
+/// `times` are walked, ops are lengthened by what ran beside them, and walked again, a few times, until that changes
+/// the step by less than 1/1000. Costs are lengthened by what runs beside them on rank 0, given times by what does so
+/// on their own rank, in every step with this schedule.
 void add_contention(const schedule::Training& training, const SlowdownOf& slowdown, OpTimes& times);
 
 /// Slow-downs of ops of `config` by those beside them, by a machine's measured matrix; empty if that is.

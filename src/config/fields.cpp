@@ -265,6 +265,7 @@ std::vector<Field> make_fields() {
   simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
   simulate("host", &Simulate::host, one_of<Simulate::Host>(), "whose host issues the ops: framework: of PyTorch, DeepSpeed or JAX, as fsdp.preset says (profiles/systems); own: this program's");
   simulate("expandable_segments", &Simulate::expandable_segments, boolean(), "memory under PyTorch's allocator is as with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+  simulate("collective_checks", &Simulate::collective_checks, boolean(), "before each collective its ranks check it one after the other, as with TORCH_DISTRIBUTED_DEBUG=DETAIL");
   simulate("efficiency", &Simulate::efficiency, efficiency(), "efficiency of matrix products and attention beyond the model of shapes and kernels: a number, what published trainings of a framework reach on this GPU, auto: of any framework, or measured: what its kernels were measured at, where the cluster's file says it; 0.8 is the median of all (docs/published.md)");
   simulate("host_issue_us", &Simulate::host_issue_us, number(0, kMost_us), "time of the host to issue an op");
   simulate("launch_us", &Simulate::launch_us, number(0, kMost_us), "time from the issue of an op until an idle lane begins it");

@@ -488,6 +488,7 @@ struct Simulate {
   Attention attention = Attention::flash2;
   Host host = Host::framework;
   bool expandable_segments = false;  ///< of PyTorch's allocator: a segment grows by pages
+  bool collective_checks = false;    ///< TORCH_DISTRIBUTED_DEBUG=DETAIL: ranks agree on each collective first
   Efficiency efficiency;     ///< of products and attention, beside what shapes and kernels say: docs/published.md
   double host_issue_us = 0;  ///< the host takes to issue an op
   double launch_us = 0;      ///< from the issue of an op until its lane, if idle, begins it

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -268,8 +270,13 @@ toml::table parse_toml(const std::string& path, FileKind wanted) {
     check_kind(path, file, wanted);
     return file;
   } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("{}:{}:{}: not valid TOML: {}", path, error.source().begin.line,
-                                  error.source().begin.column, error.description()));
+    const toml::source_position& at = error.source().begin;
+    std::istringstream lines(text);
+    std::string line;
+    for (toml::source_index i = 0; i < at.line; ++i) std::getline(lines, line);
+    constexpr std::size_t kShown = 60;
+    throw ConfigError(fmt::format("{}:{}:{}: not valid TOML: {}: {}", path, at.line, at.column, error.description(),
+                                  line.substr(0, kShown)));
   }
 }
 

@@ -313,6 +313,11 @@ class Hinges {
     const config::Simulate& s = setup_.config.simulate;
     other("simulate.compiled", s.compiled ? "false" : "true",
           [](config::RunConfig& c) { c.simulate.compiled = !c.simulate.compiled; });
+    // Some of the trainings that say how doubtful a measured curve is took so long.
+    if (!machine_.cluster()->inter.curve_nodes.empty()) {
+      other("simulate.collective_checks", s.collective_checks ? "false" : "true",
+            [](config::RunConfig& c) { c.simulate.collective_checks = !c.simulate.collective_checks; });
+    }
     using Attention = config::Simulate::Attention;
     const bool old = machine_.cluster()->gpu.fp8_gemm_fraction == 0;
     const Attention kind = s.attention != Attention::flash2 ? Attention::flash2

@@ -102,10 +102,10 @@ struct MeasuredCell {
   double step_ms(const clock::OpTimes& changed) const { return clock::forecast(setup, changed).slowest_ns() * 1e-6; }
 };
 
-enum class Change : std::uint8_t { network, computation, host, outside };
+enum class Change : std::uint8_t { network, computation, host, checks, outside };
 
 /// The step where the network between nodes has `by` of its rate, computation `by` of its speed, the host takes 1/by
-/// times as long, or so many ms pass outside it.
+/// times as long, each rank of a collective checks it for so many ms first, or so many pass outside of the step.
 double changed_ms(const MeasuredCell& cell, Change what, double by) {
   if (what == Change::outside) return cell.step_ms(cell.times) + by;
   clock::OpTimes times = cell.times;
@@ -118,8 +118,14 @@ double changed_ms(const MeasuredCell& cell, Change what, double by) {
       if (what == Change::computation && op.module >= 0) cost.run_ns /= by;
     }
   }
-  for (std::vector<double>& of_step : times.own_issue) {
-    for (double& ns : of_step) ns /= what == Change::host ? by : 1;
+  for (std::size_t step = 0; step < times.own_issue.size(); ++step) {
+    const std::vector<schedule::Op>& ops = cell.setup.schedules.of_step(step).ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const int ranks = ops[i].is_collective() ? cell.setup.plan.groups.size(ops[i].group()) : 1;
+      double& ns = times.own_issue[step][i];
+      if (what == Change::host) ns /= by;
+      if (what == Change::checks && ranks > 1) ns += std::nearbyint(by * ranks * 1e6);
+    }
   }
   return cell.step_ms(times);
 }
@@ -132,6 +138,9 @@ std::string amount_of(Change what, double by, const config::Cluster& cluster) {
                          bus);
     case Change::computation: return fmt::format("computation at {:.0f} % of its speed", 100 * by);
     case Change::host: return fmt::format("a host that takes {:.3g} times as long", 1 / by);
+    case Change::checks:
+      return fmt::format("{:.2g} ms of each rank of a collective before it, as with TORCH_DISTRIBUTED_DEBUG=DETAIL",
+                         by);
     case Change::outside: return fmt::format("{:.3g} ms outside of each step", by);
   }
   return {};
@@ -201,20 +210,22 @@ std::vector<SharedReason> shared_reasons(const std::vector<Cell>& cells, const s
   }
   const config::Cluster cluster = config::load_cluster(cells.front().setup.config.simulate.cluster);
   std::vector<SharedReason> reasons;
-  for (const Change what : {Change::network, Change::computation, Change::host, Change::outside}) {
+  for (const Change what : {Change::network, Change::computation, Change::host, Change::checks, Change::outside}) {
     const auto with = [&](double by) {
       SharedReason reason{amount_of(what, by, cluster), {}};
       for (const MeasuredCell& cell : all)
         reason.over_measured.push_back(changed_ms(cell, what, by) / cell.measured_ms);
       return reason;
     };
-    double low = what == Change::outside ? 1 : 1.0 / 32, high = what == Change::outside ? 1e4 : 2;
+    const bool longer_by_more = what == Change::checks || what == Change::outside;
+    double low = what == Change::outside ? 1 : what == Change::checks ? 1e-3 : 1.0 / 32;
+    double high = what == Change::outside ? 1e4 : what == Change::checks ? 10 : 2;
     // The amount of which half of the steps come out too long.
     constexpr int kHalvings = 14;
     for (int i = 0; i < kHalvings; ++i) {
       const double middle = std::sqrt(low * high);
       const bool longer = account::median(with(middle).over_measured) > 1;
-      (longer == (what == Change::outside) ? high : low) = middle;
+      (longer == longer_by_more ? high : low) = middle;
     }
     reasons.push_back(with(std::sqrt(low * high)));
   }

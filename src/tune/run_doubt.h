@@ -32,7 +32,10 @@ struct RunDoubt {
   double replay = 0;                   ///< how far the replay is from the run
   std::optional<double> between_runs;  ///< by how much two runs of one configuration differ; absent: not known
   double reach = 0;                    ///< by how much ops that were never measured may lengthen or shorten a step
-  /// Absent if one of them is.
+  /// By how much a step may be longer, or shorter if below 0, because computation runs beside other collectives than in
+  /// the run: no half width, and of what-if alone.
+  double beside = 0;
+  /// The half widths together; absent if one of them is.
   std::optional<double> whole() const;
 };
 inline constexpr double kLeastBetweenRuns = 0.005;

@@ -116,9 +116,14 @@ std::string verdict(const Tuning& t) {
     interval = " (no interval)";
   }
   if (t.answer.keep) {
-    return fmt::format("Keep what you have: the best of all would take {:.1f} % less {}{}, which {}.\n{}",
-                       100 * std::max(0.0, t.answer.gain), of, interval,
-                       t.answer.gain < t.least_gain ? "is below what counts" : "is not certain",
+    const bool of_all = t.result.bounded && optimality_gap(t.options.objective, t.result) <= 0;
+    std::string why = "nothing else was tried";
+    if (t.result.tried.size() > 1) {
+      why = fmt::format("the best {} would take {:.1f} % less {}{}, which {}", of_all ? "of all" : "that was tried",
+                        100 * std::max(0.0, t.answer.gain), of, interval,
+                        t.answer.gain < t.least_gain ? "is below what counts" : "is not certain");
+    }
+    return fmt::format("Keep what you have: {}.\n{}", why,
                        t.result.start().retries
                            ? fmt::format("It fits only where the allocator returns cached memory to the driver, whose "
                                          "time is not in the step; without that it needs {} {}.\n",
@@ -210,7 +215,8 @@ std::string points_csv(const Tuning& t) {
   return text;
 }
 
-std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least) {
+std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least,
+                         std::int64_t squeezed) {
   const tune::Tried& tried = least.tried[*least.best];
   const std::int64_t needs = tried.predicted_bytes + tried.margin_bytes;
   if (needs <= budget.bytes) {
@@ -220,9 +226,14 @@ std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& bud
   }
   return fmt::format(
       "--memory {}: nothing fits. The least {} memory found is {} ({} and a margin of {} for the error of the "
-      "prediction), by {}.",
+      "prediction), by {}{}.",
       format_bytes(budget.bytes), to_string(budget.kind), format_bytes(needs), format_bytes(tried.predicted_bytes),
-      format_bytes(tried.margin_bytes), settings_text(space.settings_at(tried.point)));
+      format_bytes(tried.margin_bytes), settings_text(space.settings_at(tried.point)),
+      squeezed > 0 && squeezed < needs
+          ? fmt::format("; as it is, {} would do where the allocator returns cached memory to the driver, which takes "
+                        "time",
+                        format_bytes(squeezed))
+          : "");
 }
 
 double VerifiedPolicy::median_ms() const {

@@ -66,8 +66,10 @@ std::string tune_text(const Tuning& tuning);
 std::string points_csv(const Tuning& tuning);
 
 /// Nothing that was tried fits: what the least is that is needed and by which policy. `least`: of a search for the
-/// least memory, which may have found what the first search had no evaluations left for.
-std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least);
+/// least memory, which may have found what the first search had no evaluations left for. `squeezed`: the least budget
+/// in which the current configuration fits if the allocator returns cached memory; 0: not known.
+std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least,
+                         std::int64_t squeezed = 0);
 
 /// The table for people, with the verdict.
 std::string verification_text(const Verification& verification);

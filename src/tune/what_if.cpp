@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "clock/caching_allocator.h"
 #include "clock/cluster_times.h"
+#include "clock/contention.h"
 #include "clock/emulated_times.h"
 #include "clock/forecast.h"
 #include "clock/measured_host.h"
@@ -24,6 +26,7 @@
 #include "record/table.h"
 #include "runs/result_fields.h"
 #include "runs/run_table.h"
+#include "runs/simulated_machine.h"
 #include "schedule/op.h"
 
 namespace fsdpbench::app {
@@ -167,6 +170,41 @@ ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times
   return run;
 }
 
+/// Share by which the changed step may be longer than its replay, or shorter if below 0, because computation runs
+/// beside other collectives than it did. What a simulation says of both steps is known. On GPUs computation is taken to
+/// be as slow beside any collective as it was ever seen to be: by 40 % (8 H100, pytorch/pytorch#179937).
+double beside_collectives(const FinishedRun& run, const clock::HostCosts& host, const engine::Setup& changed,
+                          const clock::Changes& changes, double change) {
+  const config::RunConfig& was = run.setup.config;
+  double now = 0, before = 0;
+  if (changes.straggler < 0 && (!was.simulate.cluster.empty() || !was.simulate.calibration.empty())) {
+    clock::Changes scales;
+    scales.link_scale = changes.link_scale;
+    scales.compute_scale = changes.compute_scale;
+    now = SimulatedMachine(changed.config).forecast(changed, scales).slowest_ns();
+    before = SimulatedMachine(was).forecast(run.setup).slowest_ns();
+  } else if (run.trial.world.backend == "cuda") {
+    const clock::SlowdownOf most = [](const schedule::Schedule& schedule, std::size_t op,
+                                      std::span<const std::size_t>) {
+      constexpr double kSlowest = 1.4;
+      return schedule.ops[op].is_collective() || schedule.ops[op].module < 0 ? 1 : kSlowest;
+    };
+    const clock::MeasuredTimes alone(run.setup, run.traces, std::nullopt, true, most);
+    const auto step_ns = [&](const engine::Setup& setup, const clock::Changes& made) {
+      clock::OpTimes times = clock::what_if_times(alone, setup, made).times;
+      times.host = host;
+      times.delays = delays_of(setup.config);
+      clock::add_contention(setup, most, times);
+      return clock::forecast(setup, times).slowest_ns();
+    };
+    now = step_ns(changed, changes);
+    before = step_ns(run.setup, {});
+  } else {
+    return 0;
+  }
+  return now / before / (1 + change) - 1;
+}
+
 /// Luck of the run's steps, and independently of it what else is in doubt. If nobody knows that, the intervals stay
 /// those of the run's own steps.
 void give_interval(const FinishedRun& run, WhatIf& answer) {
@@ -174,8 +212,10 @@ void give_interval(const FinishedRun& run, WhatIf& answer) {
   if (!whole) return;
   account::Summary &change = answer.change, &step_ms = answer.changed.metrics.step_ms;
   const double doubt = (1 + change.median) * *whole;
-  change.ci_low = std::max(-1.0, change.median - std::hypot(change.median - change.ci_low, doubt));
-  change.ci_high = change.median + std::hypot(change.ci_high - change.median, doubt);
+  const double beside = (1 + change.median) * answer.doubt.beside;
+  change.ci_low =
+      std::max(-1.0, change.median - std::hypot(change.median - change.ci_low, doubt) + std::min(0.0, beside));
+  change.ci_high = change.median + std::hypot(change.ci_high - change.median, doubt) + std::max(0.0, beside);
   const double measured_ms = run.trial.metrics->step_ms.median;
   step_ms.ci_low = measured_ms * (1 + change.ci_low);
   step_ms.ci_high = measured_ms * (1 + change.ci_high);
@@ -229,6 +269,10 @@ std::string basis(const WhatIf& answer) {
       "in doubt: {:.1f} % of the step because the replay misses the run, {} because runs differ, {:.1f} % because "
       "of ops that were not measured\n",
       100 * doubt.replay, runs, 100 * doubt.reach);
+  if (std::abs(doubt.beside) >= 0.0005) {
+    text += fmt::format("a step may be {:.1f} % {} still, because computation runs beside other collectives\n",
+                        100 * std::abs(doubt.beside), doubt.beside > 0 ? "longer" : "shorter");
+  }
   if (!doubt.between_runs) text += fmt::format("{}\n", kNoInterval);
   const double error = answer.replay_error;
   text += fmt::format("replaying the unchanged run misses the measured step by {:+.2f} %: {}\n", 100 * error,
@@ -307,6 +351,7 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   answer.replay_error = answer.replayed.metrics.step_ms.median / answer.measured.metrics.step_ms.median - 1;
   answer.doubt = doubt_of(run, answer.replayed.metrics.step_ms.median);
   answer.doubt.reach = changed.doubt_ns / 1e6 / answer.changed.metrics.step_ms.median;
+  answer.doubt.beside = beside_collectives(run, host, setup, changes, answer.change.median);
   give_interval(run, answer);
   return answer;
 }
@@ -352,10 +397,11 @@ Fields<ReplayedRun> declared<ReplayedRun>() {
 template <>
 Fields<RunDoubt> declared<RunDoubt>() {
   using D = RunDoubt;
-  return {"RunDoubt", "Half widths of 95 % intervals, as shares of a step.", "tune/run_doubt.h", {
+  return {"RunDoubt", "Half widths of 95 % intervals, and what moves one end, as shares of a step.", "tune/run_doubt.h", {
       {"replay", &D::replay, "", "how far the replay is from the run"},
       {"between_runs", &D::between_runs, "", "by how much two runs of one configuration differ; null: not known", or_null},
-      {"reach", &D::reach, "", "by how much ops that were never measured may lengthen or shorten a step"}}};
+      {"reach", &D::reach, "", "by how much ops that were never measured may lengthen or shorten a step"},
+      {"beside", &D::beside, "", "by how much a step may be longer, or shorter if below 0, because computation runs beside other collectives"}}};
 }
 
 const Fields<DifferingKey>& changed_key_fields() {

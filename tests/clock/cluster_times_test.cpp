@@ -66,6 +66,29 @@ TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {
       << "one rank communicates nothing";
 }
 
+/// Replicas reduce for long over a network that feeds few blocks of a collective, whatever the links between their
+/// shards could feed: a faster network slows computation more as long as it lasts, and a shard's own exchanges are
+/// short.
+TEST(ClusterTimes, ComputationBesideASlowReductionIsHardlySlower) {
+  config::RunConfig hybrid = llama_like(16);
+  hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
+  hybrid.mesh = {16, 4, 4};
+  hybrid.train.batch_per_rank = 4;
+  const testing::ScheduleCase c = testing::make_case(hybrid);
+  const auto backward_ns = [&](bool contention) {
+    ClusterUse use;
+    use.contention = contention;
+    const StepCosts costs = cluster_times(c, cluster("gcp-a2"), use).steps.back();
+    double ns = 0;
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      if (c.schedules.steady().ops[i].kind == schedule::OpKind::backward) ns += costs[i].run_ns;
+    }
+    return ns;
+  };
+  EXPECT_GT(backward_ns(true), 1.001 * backward_ns(false));
+  EXPECT_LT(backward_ns(true), 1.05 * backward_ns(false));
+}
+
 // pytorch/pytorch 172714, 8 H100: a product of 8192 x 8192 x 8192 and an all-gather of 64 MiB from each rank take 2.02
 // ms together, and 1.77 if copy engines gather.
 TEST(ClusterTimes, CopyEnginesLeaveMultiprocessorsToComputation) {

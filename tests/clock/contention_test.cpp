@@ -13,6 +13,8 @@
 #include "clock/calibration.h"
 #include "clock/emulated_times.h"
 #include "clock/forecast.h"
+#include "clock/measured_times.h"
+#include "clock/what_if_times.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::clock {
@@ -412,6 +414,30 @@ TEST(Contention, IsWalkedUntilTheStepStaysWithinAThousandth) {
       [](const schedule::Schedule&, std::size_t op, std::span<const std::size_t>) { return op == 0 ? 1.25 : 1; },
       times);
   EXPECT_EQ(times.steps[0][0].link_ns, 625'000);
+}
+
+/// What an op took beside others, and what it would take beside others than there were.
+TEST(Contention, AReplayPutsItBackOnEachRankWhereTheScheduleIsAnother) {
+  config::RunConfig late = testing::decoder_config(4, 4);
+  late.fsdp.forward_prefetch = late.fsdp.backward_prefetch = {};
+  const ContendedRun run(2e7, late), hides(2e7);
+  const SlowdownOf slowdown = [](const schedule::Schedule& schedule, std::size_t op, std::span<const std::size_t>) {
+    return schedule.ops[op].is_collective() ? 1 : 1.5;
+  };
+  const auto slowed = [&](const ContendedRun& of) {
+    OpTimes times = of.times;
+    add_contention(of.made, slowdown, times);
+    return times;
+  };
+  const std::vector<trace::RankTrace> traces = run.walked(slowed(run));
+  const double truth = forecast(hides.made, slowed(hides)).slowest_ns();
+  const auto replayed = [&](const SlowdownOf& taken_out) {
+    OpTimes times = what_if_times(MeasuredTimes(run.made, traces, std::nullopt, false, taken_out), hides.made).times;
+    if (taken_out) add_contention(hides.made, taken_out, times);
+    return forecast(hides.made, times).slowest_ns();
+  };
+  EXPECT_LT(replayed({}), 0.97 * truth) << "only what was slow stays slow";
+  EXPECT_NEAR(replayed(slowdown), truth, 0.01 * truth);
 }
 
 }  // namespace

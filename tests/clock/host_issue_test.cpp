@@ -98,6 +98,25 @@ TEST(HostIssue, ZeRO3sSecondStepGrowsWithTheSquareOfTheLayers) {
   EXPECT_LT(twelve, 5 * six);
 }
 
+/// 0.28 ms of each of its ranks, before a collective of at least two.
+TEST(HostIssue, CheckedCollectivesTakeLongerWithEachRank) {
+  const std::string checked = "simulate.collective_checks=true";
+  struct Case {
+    Overrides set;
+    int ranks;
+  };
+  for (const auto& [set, ranks] : {Case{{"mesh.ranks=8"}, 8}, {{"mesh.ranks=4"}, 4}, {{"mesh.ranks=1"}, 0}}) {
+    int collectives = 0;
+    const schedule::Training one = training(set);
+    for (const schedule::Op& op : one.schedules.steady().ops) collectives += op.is_collective();
+    Overrides with = set;
+    with.push_back(checked);
+    EXPECT_GT(collectives, ranks > 0 ? 10 : -1);
+    EXPECT_NEAR(host_ms(with) - host_ms(set), 0.28 * ranks * collectives, 1e-3 * collectives) << set.front();
+  }
+  EXPECT_GT(step_ms({checked}), step_ms({}) + 20) << "the host holds the GPU up";
+}
+
 /// A GPU that takes longer than the host hides it, and the host is ahead.
 TEST(HostIssue, LargeStepsAreTheGpus) {
   const Overrides large{"model.width=8192", "model.ffn_width=32768", "model.heads=64", "model.kv_heads=64",

@@ -211,6 +211,7 @@ TEST_F(Load, NumbersBeyondAnyMachineAreRefused) {
 TEST_F(Load, BrokenSyntaxNamesLineAndColumn) {
   EXPECT_THAT(error("[mesh]\nranks = = 4"), testing::StartsWith("run.toml:2:9: not valid TOML: "));
   EXPECT_THAT(error("[mesh]\nranks = 4\nranks = 5"), testing::StartsWith("run.toml:3:"));
+  EXPECT_THAT(error("[model]\nwidth = 99999999999999999999"), HasSubstr("64 bits: width = 99999999999999999999"));
 }
 
 std::string repeated(std::string_view text, int times) {

@@ -198,6 +198,12 @@ class Tune(program.Program):
                 self.assertIn(words, self.error("tune", self.profile, *arguments, *FEW))
         self.assertIn("tune needs a PROFILE", self.error("tune"))
 
+    def test_the_best_is_of_what_was_tried(self) -> None:
+        tried = [self.call("tune", self.profile, "--least-gain", "90", "--evaluations", n, "--out", f"n{n}", "-q").stdout
+                 for n in ("1", "30")]
+        self.assertIn("Keep what you have: nothing else was tried.", tried[0])
+        self.assertIn("Keep what you have: the best that was tried would take", tried[1])
+
     def test_ctrl_c_gives_the_best_so_far(self) -> None:
         process = self.start("tune", str(program.SOURCE / "profiles/runs/llama3-8b-emulated.toml"), "--out", "stopped",
                              "--evaluations", "100000000")

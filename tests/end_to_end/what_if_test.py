@@ -7,6 +7,7 @@ configuration on that clock, to the nanosecond.
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -231,6 +232,35 @@ class WhatIf(unittest.TestCase):
         answered = campaign.of_base(what_if_campaign.BASES[0], what_if_campaign.QUESTIONS[::3], what_if_campaign.FIXED[1:2])
         self.assertGreater(len(answered), 5)
         self.assertEqual([a.line() for a in answered if not a.inside], [])
+
+    def test_computation_that_newly_runs_beside_collectives_is_slower(self) -> None:
+        on = ["simulate.cluster=dgx-h100", "emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "model.width=4096",
+              "model.heads=32", "model.kv_heads=32", "model.ffn_width=14336", "train.seq_len=2048", "train.steps=1",
+              "fsdp.param_dtype=bf16", "fsdp.forward_prefetch=none"]
+        without, pre = ["fsdp.backward_prefetch=none"], ["fsdp.backward_prefetch=pre"]
+        for before, after, sign in ((without, pre, 1), (pre, without, -1)):
+            run, was = self.simulate(*on, *before)
+            _, truth = self.simulate(*on, *after)
+            answer = self.what_if(run, *sets(after))
+            true = truth["metrics"]["step_ms"]["median"] / was["metrics"]["step_ms"]["median"] - 1
+            change = answer["change"]
+            self.assertGreater(sign * (true - change["median"]), 0.002)
+            self.assertLessEqual(change["ci_low"], true + 1e-9)
+            self.assertGreaterEqual(change["ci_high"], true - 1e-9)
+            self.assertGreater(sign * answer["doubt"]["beside"], 0.002)
+        # The same traces as of GPUs, of which no model says by how much: the interval is wider, and to that side.
+        run, _ = self.simulate(*on, *without)
+        folder = self.folder / shutil.copytree(self.folder / run, self.folder / self.out("gpus"))
+        result = json.loads((folder / "result.json").read_text())
+        result["world"]["backend"] = "cuda"
+        (folder / "result.json").write_text(sealed(result))
+        config = (folder / "config.toml").read_text()
+        (folder / "config.toml").write_text(config.replace('cluster = "dgx-h100"', 'cluster = ""')
+                                            .replace('backend = "virtual"', 'backend = "cuda"'))
+        of_gpus, simulated = self.what_if(str(folder), *sets(pre)), self.what_if(run, *sets(pre))
+        self.assertGreater(of_gpus["doubt"]["beside"], simulated["doubt"]["beside"])
+        self.assertGreater(of_gpus["change"]["ci_high"], simulated["change"]["ci_high"])
+        self.assertIn("longer still, because computation runs beside other", self.call("what-if", run, *sets(pre)).stdout)
 
     def error(self, *arguments: str) -> str:
         done = self.call(*arguments, code=BAD_INPUT)

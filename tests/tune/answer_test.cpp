@@ -81,6 +81,8 @@ TEST(NothingFits, DoesNotCallTheLeastWhatFits) {
   least.tried.front().margin_bytes = 100;
   least.best = 0;
   EXPECT_THAT(app::nothing_fits(space, {.bytes = 999}, least), HasSubstr("--memory 999 B: nothing fits. The least"));
+  EXPECT_THAT(app::nothing_fits(space, {.bytes = 899}, least, 950), HasSubstr("as it is, 950 B would do where"));
+  EXPECT_THAT(app::nothing_fits(space, {.bytes = 899}, least, 1000), Not(HasSubstr("would do")));
   EXPECT_THAT(app::nothing_fits(space, {.bytes = 1000}, least),
               AllOf(HasSubstr("nothing that was tried fits"), HasSubstr("1000 B"), HasSubstr("--evaluations"),
                     Not(HasSubstr("nothing fits"))));

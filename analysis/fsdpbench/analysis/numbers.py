@@ -73,6 +73,10 @@ def numbers_of(metrics: Record, memory: Record, things: str = "steps") -> List[N
          f"what two halves of this run's own {things} differ by: smaller differences show nothing"),
     ]
     rows = [Number(name, value, show, meaning) for name, value, show, meaning in entries if value is not None]
+    caching = memory.inner("caching_allocator")
+    if caching.peak_reserved_bytes is not None:
+        return rows + [Number("peak memory", caching.peak_reserved_bytes, size, "reserved by PyTorch's allocator"),
+                       Number("allocated", caching.peak_allocated_bytes, size, "at most, of that")]
     peaks = memory.inner("peak_bytes")
     for name in sorted(peaks.fields(), key=lambda name: (name != "total", name)):
         if getattr(peaks, name) is not None:

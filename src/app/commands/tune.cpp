@@ -318,6 +318,22 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
   return options;
 }
 
+/// The least budget, above one that is too small, in which an allocator that returns its cache holds the training.
+std::int64_t squeezed_bytes(const schedule::Training& training, tune::MemoryBudget budget) {
+  if (!budget.need_of) return 0;
+  const auto fits = [&](std::int64_t bytes) {
+    budget.bytes = bytes;
+    return budget.fits(budget.need_of(training, budget.capacity(training.plan)), training.plan);
+  };
+  const tune::MemoryNeed most = budget.need_of(training, 0);
+  std::int64_t low = budget.bytes, high = budget.predicted(most, training.plan) + budget.margin(most, training.plan);
+  for (constexpr std::int64_t kNear = 1 << 26; high - low > kNear;) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
 [[noreturn]] void throw_nothing_fits(const tune::Space& space, const clock::Machine& machine,
                                      tune::SearchOptions options) {
   const tune::MemoryBudget budget = options.budget;
@@ -325,7 +341,8 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
   options.any_step = true;
   options.budget.bytes = 0;
   options.evaluations = std::min<std::int64_t>(options.evaluations, 2000);
-  throw ConfigError(nothing_fits(space, budget, tune::search(space, machine, options)));
+  throw ConfigError(nothing_fits(space, budget, tune::search(space, machine, options),
+                                 squeezed_bytes(machine.training(space.start()), budget)));
 }
 
 /// Source of op times: a finished run, which must live on, or what the configuration names.
