@@ -92,10 +92,9 @@ class Loads {
 };
 
 /// Seconds of products beside an exchange of ranks that split layers, op `exchange`, which is between two parts of a
-/// module's pass. In backward the gather of a
-/// column product's input hides behind its input's gradient, and the scatter of that behind the weight's gradient;
-/// other gathers hide behind the product of a rank's own rows (nanotron, parallel/tensor_parallel/functional.py
-/// @2411b022, from Megatron-LM). Gradients of input and weight take as long.
+/// module's pass. In backward the gather of a column product's input hides behind its input's gradient, and the scatter
+/// of that behind the weight's gradient; other gathers hide behind the product of a rank's own rows (nanotron,
+/// parallel/tensor_parallel/functional.py @2411b022, from Megatron-LM). Gradients of input and weight take as long.
 double seconds_beside(const schedule::Schedule& schedule, std::size_t exchange, const std::vector<double>& seconds,
                       const std::vector<plan::ModuleWork>& work, int ranks) {
   const schedule::Op& op = schedule.ops[exchange];
