@@ -44,11 +44,13 @@ constexpr std::int64_t kSegmentAddresses = kLargeSegment << 21;
 CachingAllocator::BlockId CachingAllocator::allocate(std::int64_t bytes, Lane stream, double now_ns) {
   if (bytes == 0) return kNone;  // PyTorch does not ask its allocator for an empty tensor, so no event is asked either
   take_back(now_ns);
-  const std::int64_t size = bytes < kLeastBlock ? kLeastBlock : round_up(bytes, kLeastBlock);
+  const std::int64_t size = round_up(bytes, kLeastBlock);
   const bool small = size <= kMostSmall;
   int block = find_free(size, small, stream);
   if (block == kNone) block = expandable_ ? grow_segment(size, small, stream) : new_segment(size, small, stream);
-  if (is_worth_splitting(at(block).bytes - size, small || expandable_)) split(block, size);
+  if (is_worth_splitting(at(block).bytes - size, small || expandable_)) {
+    list(split_off(block, size));
+  }
   at(block).in_use = true;
   statistics_.allocated = checked_sum(statistics_.allocated, at(block).bytes);
   statistics_.peak_allocated = std::max(statistics_.peak_allocated, statistics_.allocated);
@@ -69,28 +71,30 @@ void CachingAllocator::free_after(BlockId block, double passed_ns) {
 
 void CachingAllocator::list(int block) {
   const Block& b = at(block);
-  free_blocks(b.small).emplace(b.stream, b.bytes, b.address, block);
+  if (b.mapped) {
+    free_blocks(b.small).emplace(b.stream, b.bytes, b.address, block);
+  } else {
+    unmapped_blocks(b.small).emplace(b.stream, b.address, block);
+  }
 }
 
 void CachingAllocator::unlist(int block) {
   const Block& b = at(block);
-  free_blocks(b.small).erase({b.stream, b.bytes, b.address, block});
+  if (b.mapped) {
+    free_blocks(b.small).erase({b.stream, b.bytes, b.address, block});
+  } else {
+    unmapped_blocks(b.small).erase({b.stream, b.address, block});
+  }
 }
 
 int CachingAllocator::new_block(const Block& block) {
-  if (unused_.empty()) {
-    blocks_.push_back(block);
-    return static_cast<int>(blocks_.size()) - 1;
-  }
-  const int number = unused_.back();
-  unused_.pop_back();
-  at(number) = block;
-  return number;
+  blocks_.push_back(block);
+  return static_cast<int>(blocks_.size()) - 1;
 }
 
 int CachingAllocator::find_free(std::int64_t size, bool small, Lane stream) {
   const Free& blocks = free_blocks(small);
-  auto found = blocks.lower_bound({stream, size, std::numeric_limits<std::int64_t>::min(), 0});
+  auto found = blocks.lower_bound({stream, size, 0, 0});
   if (found == blocks.end() || std::get<0>(*found) != stream) return kNone;
   // A block that can grow is as large as it can become, so that others which are large enough come before it.
   for (auto next = std::next(found); expandable_ && next != blocks.end() && std::get<0>(*next) == stream &&
@@ -146,39 +150,26 @@ std::optional<int> CachingAllocator::try_to_grow(std::int64_t size, bool small, 
 /// The first addresses of the stream that are free, with or without memory, and as many as `size`; else those of a new
 /// segment.
 int CachingAllocator::place_to_grow(std::int64_t size, bool small, Lane stream) {
-  Unmapped& unmapped = unmapped_[small ? 0 : 1];
-  for (auto it = unmapped.lower_bound({stream, std::numeric_limits<std::int64_t>::min(), 0});
-       it != unmapped.end() && std::get<0>(*it) == stream; ++it) {
-    int block = std::get<2>(*it);
-    const int before = at(block).previous;
-    if (before != kNone && !at(before).in_use) block = before;
+  for (const auto& [of, address, unmapped] : unmapped_blocks(small)) {
+    if (of != stream) continue;
+    const int before = at(unmapped).previous;
+    const int block = before != kNone && !at(before).in_use ? before : unmapped;
     if (is_room_from(block, size)) return block;
   }
-  const std::int64_t address = round_up(next_address_, page_size(small));
-  next_address_ = checked_sum(address, kSegmentAddresses);
-  const int block =
-      new_block({.stream = stream, .small = small, .mapped = false, .address = address, .bytes = kSegmentAddresses});
-  unmapped.emplace(stream, address, block);
-  return block;
+  return new_block({.stream = stream, .small = small, .mapped = false, .bytes = kSegmentAddresses});
 }
 
 bool CachingAllocator::is_room_from(int block, std::int64_t size) const {
-  std::int64_t bytes = 0;
-  while (bytes < size && block != kNone) {
-    const Block& b = blocks_[block];
-    if (b.in_use) return false;
-    bytes += b.bytes;
-    block = b.next;
-  }
-  return bytes >= size;
+  std::int64_t room{};
+  for (; block != kNone && !blocks_[block].in_use; block = blocks_[block].next) room += blocks_[block].bytes;
+  return room >= size;
 }
 
 /// How large a free block becomes if the addresses behind it get memory, too.
 std::int64_t CachingAllocator::grown_bytes(int block) const {
   const Block& b = blocks_[block];
-  if (b.next == kNone) return b.bytes;
-  const Block& next = blocks_[b.next];
-  return b.bytes + (next.mapped ? 0 : next.bytes);
+  if (b.next == kNone || blocks_[b.next].mapped) return b.bytes;
+  return b.bytes + blocks_[b.next].bytes;
 }
 
 /// Memory for the first `size` bytes of addresses, which begin a page; then the block is free. False: there is none.
@@ -186,12 +177,8 @@ bool CachingAllocator::map(int block, std::int64_t size, bool beyond_capacity) {
   const std::int64_t bytes = round_up(size, page_size(at(block).small));
   if (!beyond_capacity && !is_room(bytes)) return false;
   reserve(bytes);
-  Unmapped& unmapped = unmapped_[at(block).small ? 0 : 1];
-  unmapped.erase({at(block).stream, at(block).address, block});
-  if (bytes < at(block).bytes) {
-    const int rest = split_off(block, bytes);
-    unmapped.emplace(at(rest).stream, at(rest).address, rest);
-  }
+  unlist(block);
+  if (bytes < at(block).bytes) list(split_off(block, bytes));
   at(block).mapped = true;
   make_free(block);
   return true;
@@ -213,11 +200,7 @@ void CachingAllocator::unmap(int block) {
   at(block).mapped = false;
   merge(block, at(block).previous);
   merge(block, at(block).next);
-  if (at(block).is_split()) {
-    unmapped_[at(block).small ? 0 : 1].emplace(at(block).stream, at(block).address, block);
-  } else {
-    unused_.push_back(block);
-  }
+  list(block);
 }
 
 /// The block keeps `size` bytes; what is behind them is a block of its own, in no list.
@@ -236,16 +219,10 @@ int CachingAllocator::split_off(int block, std::int64_t size) {
   return rest;
 }
 
-void CachingAllocator::split(int block, std::int64_t size) { list(split_off(block, size)); }
-
 /// `neighbour` becomes a part of `block`, if it is free and has memory as that does.
 void CachingAllocator::merge(int block, int neighbour) {
   if (neighbour == kNone || at(neighbour).in_use || at(neighbour).mapped != at(block).mapped) return;
-  if (at(neighbour).mapped) {
-    unlist(neighbour);
-  } else {
-    unmapped_[at(neighbour).small ? 0 : 1].erase({at(neighbour).stream, at(neighbour).address, neighbour});
-  }
+  unlist(neighbour);
   Block& b = at(block);
   const Block& n = at(neighbour);
   b.bytes += n.bytes;
@@ -257,7 +234,6 @@ void CachingAllocator::merge(int block, int neighbour) {
     b.next = n.next;
     if (b.next != kNone) at(b.next).previous = block;
   }
-  unused_.push_back(neighbour);
 }
 
 void CachingAllocator::make_free(int block) {
@@ -292,7 +268,6 @@ void CachingAllocator::return_segments() {
       const int block = std::get<3>(entry);
       if (at(block).is_split()) return false;
       statistics_.reserved -= at(block).bytes;
-      unused_.push_back(block);
       return true;
     });
   }
@@ -309,12 +284,11 @@ class AllocatorWalk {
       : allocator_(capacity, expandable), framework_(framework), events_ns_(event_count, 0) {}
 
   void allocate_persistent(const Schedule& schedule) {
-    allocate(framework_.libraries, MemoryCategory::activations, Lane::compute, 0);
-    allocate(framework_.buckets, MemoryCategory::communication_buffers, Lane::compute, 0);
-    for (std::size_t id = 0; id < schedule.buffers.size() && schedule.buffers[id].persistent; ++id) {
-      held_.push_back({});
-      if (schedule.buffers[id].space != MemorySpace::device) continue;
-      held_.back() = allocate(schedule.buffers[id].bytes, schedule.buffers[id].category, Lane::compute, 0);
+    allocate(framework_.libraries, MemoryCategory::activations);
+    allocate(framework_.buckets, MemoryCategory::communication_buffers);
+    for (const schedule::Buffer& buffer : schedule.buffers) {
+      const bool here = buffer.persistent && buffer.space == MemorySpace::device;
+      if (here) allocate(buffer.bytes, buffer.category);
     }
   }
 
@@ -336,7 +310,8 @@ class AllocatorWalk {
   };
 
   /// Blocks of `piece` bytes, and one of the rest.
-  Held allocate(std::int64_t bytes, MemoryCategory category, Lane stream, double now_ns, std::int64_t piece = 0) {
+  Held allocate(std::int64_t bytes, MemoryCategory category, Lane stream = Lane::compute, double now_ns = 0,
+                std::int64_t piece = 0) {
     const std::int64_t before = allocator_.statistics().peak_allocated;
     Held held{{}, stream};
     live_[index_of(category)] += bytes;
@@ -376,7 +351,7 @@ class AllocatorWalk {
   /// In a unit that has the embedding, too, autograd has the head's gradients long before the embedding's.
   void allocate_later(const Schedule& schedule, const Op& op, BufferId id, double now_ns) {
     const schedule::Buffer& buffer = schedule.buffers[id];
-    if (op.module != framework_.head || buffer.role != schedule::BufferRole::gradients || framework_.embedding == 0) {
+    if (op.module != framework_.head || buffer.role != schedule::BufferRole::gradients) {
       return allocate(schedule, id, op.lane, now_ns);
     }
     held_[id] = allocate(buffer.bytes - framework_.embedding, buffer.category, op.lane, now_ns);
@@ -436,7 +411,7 @@ class AllocatorWalk {
   FrameworkBlocks framework_;
   std::array<double, kLaneCount> lanes_ns_{};
   std::vector<double> events_ns_;
-  std::vector<Held> held_;  // by buffer
+  std::vector<Held> held_;  // by buffer, but for persistent ones
   CategoryBytes live_{}, at_peak_{};
   std::queue<double> begun_ns_;  // of the last passes
   BufferId without_embedding_ = schedule::kNoBuffer;
@@ -451,12 +426,11 @@ class AllocatorWalk {
 std::int64_t bucket_bytes(const schedule::Training& training) {
   const config::Fsdp& fsdp = training.config.fsdp;
   const std::int64_t element = size_of(training.plan.reduce_dtype);
-  if (fsdp.reduce_bucket > 0 && training.plan.mesh.shard > 1) {
+  if (training.plan.mesh.shard > 1) {
     const bool two = fsdp.reduce_by == config::ReduceBy::all_reduce && fsdp.reduce_lane != config::ReduceLane::compute;
     return checked_product(two ? 2 : 1, fsdp.reduce_bucket, element);
   }
-  const bool ddp =
-      fsdp.layout == config::Layout::per_param && training.plan.mesh.shard == 1 && training.plan.mesh.replicate > 1;
+  const bool ddp = fsdp.layout == config::Layout::per_param && training.plan.mesh.replicate > 1;
   return ddp ? checked_product(training.plan.shapes.trained_count(), element) : 0;
 }
 
@@ -505,7 +479,7 @@ FrameworkBlocks framework_blocks(const schedule::Training& training, std::int64_
 
 CachingAllocator::Statistics allocator_forecast(const schedule::Training& training, const OpTimes& times,
                                                 std::int64_t capacity) {
-  std::vector<trace::RankTrace> traces(1);
+  std::array<trace::RankTrace, 1> traces;
   forecast_run(training, times, training.schedules.steps.size() + 1, 0, traces);
   return allocator_walk(training.schedules, traces.front().records, 0, capacity,
                         training.config.simulate.expandable_segments,

@@ -87,6 +87,7 @@ class CachingAllocator {
 
   Block& at(int block) { return blocks_[block]; }
   Free& free_blocks(bool small) { return free_[small ? 0 : 1]; }
+  Unmapped& unmapped_blocks(bool small) { return unmapped_[small ? 0 : 1]; }
   void list(int block);
   void unlist(int block);
   int new_block(const Block& block);
@@ -102,7 +103,6 @@ class CachingAllocator {
   bool map(int block, std::int64_t size, bool beyond_capacity);
   void unmap(int block);
   int split_off(int block, std::int64_t size);
-  void split(int block, std::int64_t size);
   void merge(int block, int neighbour);
   void make_free(int block);
   void take_back(double now_ns);
@@ -111,14 +111,13 @@ class CachingAllocator {
   std::int64_t capacity_;
   bool expandable_;
   Statistics statistics_;
-  std::vector<Block> blocks_;
-  std::vector<int> unused_;  // numbers of blocks_ that are none
+  std::vector<Block> blocks_;  // all that ever were: a walk is of few steps
   std::array<Free, 2> free_;
   std::array<Unmapped, 2> unmapped_;
   /// Blocks by the time at which their events have passed.
   using Pending = std::pair<double, int>;
   std::priority_queue<Pending, std::vector<Pending>, std::greater<>> pending_;
-  std::int64_t next_address_ = 0;
+  std::int64_t next_address_ = 0;  // of segments that cannot be expanded
 };
 
 /// Blocks that a framework asks for beside a schedule's buffers, and those that it asks for otherwise.

@@ -9,17 +9,17 @@ namespace fsdpbench::clock {
 using schedule::OpKind;
 
 double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes) {
-  if (op.module < 0) return 0;
-  const plan::ModuleSizes& module = sizes[op.module];
-  const int part = schedule::part_of(op);
-  const auto flops = [part](double all, const std::vector<plan::ModulePart>& parts) {
-    return part < 0 ? all : parts[part].flops;
+  using plan::ModuleSizes;
+  const auto of = [&](double ModuleSizes::*all, std::vector<plan::ModulePart> ModuleSizes::*parts) {
+    const ModuleSizes& module = sizes[op.module];
+    const int part = schedule::part_of(op);
+    return part < 0 ? module.*all : (module.*parts)[part].flops;
   };
   switch (op.kind) {
-    case OpKind::forward: return flops(module.forward_flops, module.forward_parts);
-    case OpKind::recompute: return flops(module.recompute_flops, module.recompute_parts);
-    case OpKind::backward: return flops(module.backward_flops, module.backward_parts);
-    default: return 0;
+    case OpKind::forward: return of(&ModuleSizes::forward_flops, &ModuleSizes::forward_parts);
+    case OpKind::recompute: return of(&ModuleSizes::recompute_flops, &ModuleSizes::recompute_parts);
+    case OpKind::backward: return of(&ModuleSizes::backward_flops, &ModuleSizes::backward_parts);
+    default: return {};
   }
 }
 
@@ -37,8 +37,8 @@ OpTimes emulated_times(const schedule::Training& training, const Rates& rates) {
         const double seconds =
             rates.pcie.latency_seconds + static_cast<double>(copy->bytes) / rates.pcie.bytes_per_second;
         cost.run_ns = std::nearbyint(seconds * 1e9);
-      } else if (const double flops = flops_of(op, training.sizes); flops > 0) {
-        cost.run_ns = std::nearbyint(flops / rates.flops_per_second * 1e9);
+      } else {
+        cost.run_ns = std::nearbyint(flops_of(op, training.sizes) / rates.flops_per_second * 1e9);
       }
     }
   }

@@ -36,13 +36,14 @@ double quantile_of_next(const std::vector<double>& ascending, int sources, doubl
   const double part = rank - static_cast<double>(below);
   const double ranked = std::exp(std::lerp(std::log(ascending[below]), std::log(ascending[below + 1]), part));
   const double source_rank = p * (sources + 1);  // of the first source: 1
-  if (sources == 1 || (source_rank >= 1 && source_rank <= sources)) return ranked;
+  const bool before = source_rank<1, behind = source_rank> sources;
+  if (sources == 1 || !(before || behind)) return ranked;
   double mean = 0, squares = 0;
   for (const double value : ascending) mean += std::log(value) / n;
   for (const double value : ascending) squares += (std::log(value) - mean) * (std::log(value) - mean);
   const double reach =
-      student_quantile(std::min(p, 1 - p), sources - 1) * std::sqrt(squares / (n - 1) * (1 + 1.0 / sources));
-  return p < 0.5 ? std::min(ranked, std::exp(mean - reach)) : std::max(ranked, std::exp(mean + reach));
+      student_quantile(before ? p : 1 - p, sources - 1) * std::sqrt(squares / (n - 1) * (1 + 1.0 / sources));
+  return before ? std::min(ranked, std::exp(mean - reach)) : std::max(ranked, std::exp(mean + reach));
 }
 
 double next_within(const std::vector<double>& values) {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "base/enum_table.h"
@@ -11,30 +12,18 @@
 namespace fsdpbench::clock {
 namespace {
 
-/// So many ranks at a time that what a pass works on stays in the first-level cache.
-constexpr std::size_t kChunk = 1024;
-
-/// Greatest of at least one value. Four chains, because each comparison waits for the one before it.
+/// Greatest of at least one value. A reduction may pair values, where each comparison else waits for the one before it.
 double greatest(std::span<const double> values) {
-  std::array<double, 4> found;
-  found.fill(values.front());
-  std::size_t k = 0;
-  for (; k + 4 <= values.size(); k += 4) {
-    for (std::size_t c = 0; c < 4; ++c) found[c] = std::max(found[c], values[k + c]);
-  }
-  for (; k < values.size(); ++k) found[0] = std::max(found[0], values[k]);
-  return std::max(std::max(found[0], found[1]), std::max(found[2], found[3]));
+  return std::reduce(values.begin(), values.end(), values.front(), [](double a, double b) { return a < b ? b : a; });
 }
 
 class IssueOrderWalk final : public Walk {
  public:
   IssueOrderWalk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times)
-      : Walk(schedules, groups, times), host_(ranks(), times.host.start_ns) {
-    int slots = 0;
-    for (const Program& program : programs_) slots = std::max(slots, program.slots);
-    slots_.assign(slots, std::vector<double>(ranks(), 0.0));
+      : Walk(schedules, groups, times), host_(ranks(), times.host.start_ns), begin_(ranks()), ns_(ranks()) {
+    slots_.assign(std::ranges::max_element(programs_, {}, &Program::slots)->slots, std::vector<double>(ranks()));
     lanes_.fill(host_);
-    for (const plan::Group group : kEnumerators<plan::Group>) communicators_[group].assign(group_count(group), 0.0);
+    for (const plan::Group group : kEnumerators<plan::Group>) communicators_[group].resize(group_count(group));
   }
 
   void step(std::span<trace::RankTrace> recorded) override {
@@ -57,13 +46,14 @@ class IssueOrderWalk final : public Walk {
   }
 
  private:
-  /// When the host has issued what it is at, in steps of `kChunk`: its own time is kept at its last wait only.
+  /// When the host has issued what it is at: its own time is kept at its last wait only.
   double host_ns(std::size_t rank) const { return host_[rank] + issued_; }
 
   void begin_records(std::size_t op, std::span<trace::RankTrace> recorded) {
     for (trace::RankTrace& trace : recorded) {
       const auto issued = static_cast<std::int64_t>(host_ns(index_of_rank(trace.rank)));
-      trace.records.push_back({static_cast<std::int32_t>(step_), static_cast<std::int32_t>(op), issued, 0, 0, 0});
+      trace.records.push_back(
+          {.step = static_cast<std::int32_t>(step_), .op = static_cast<std::int32_t>(op), .issued_ns = issued});
     }
     if (schedule().ops[op].is_host()) return;
     if (times_.issue == OpTimes::Issue::by_cost) {
@@ -81,8 +71,8 @@ class IssueOrderWalk final : public Walk {
   }
 
   /// Later of `time` and `event`, which somebody must wake up for.
-  void wait(const Awaited& awaited, std::size_t first, std::span<double> time) const {
-    const double* const event = slots_[awaited.slot].data() + first;
+  void wait(const Awaited& awaited, std::vector<double>& time) const {
+    const std::vector<double>& event = slots_[awaited.slot];
     const double wake = times_.host.wake_ns;
     for (std::size_t k = 0; k < time.size(); ++k) time[k] = event[k] > time[k] ? event[k] + wake : time[k];
   }
@@ -90,27 +80,26 @@ class IssueOrderWalk final : public Walk {
     return std::span(program().waits).subspan(instruction.first_wait, instruction.wait_count);
   }
 
-  /// When ranks first, first + 1 … may begin: lane, host and events.
-  void ready(std::size_t op, const Instruction& instruction, std::size_t first, std::span<double> time) const {
-    const double* const lane = lanes_[index_of(instruction.lane)].data() + first;
-    const double* const host = host_.data() + first;
+  /// When ranks may begin: lane, host and events. `time` may be the lane's own.
+  void ready(std::size_t op, const Instruction& instruction, std::vector<double>& time) const {
+    const std::vector<double>& lane = lanes_[index_of(instruction.lane)];
     const double issued = issued_;
     const double launch = instruction.has_work ? times_.host.launch_ns : 0;
     const double gap = instruction.has_work ? times_.host.gap_ns : 0;
     for (std::size_t k = 0; k < time.size(); ++k) {
-      const double at = host[k] + issued;
+      const double at = host_[k] + issued;
       time[k] = at > lane[k] ? at + launch : lane[k] + gap;
     }
-    for (const Awaited& awaited : waits_of(instruction)) wait(awaited, first, time);
+    for (const Awaited& awaited : waits_of(instruction)) wait(awaited, time);
     if (instruction.has_work && times_.delays.any()) {
-      times_.delays.add(static_cast<std::int64_t>(step_), op, instruction.lane, first, time);
+      times_.delays.add(static_cast<std::int64_t>(step_), op, instruction.lane, 0, time);
     }
   }
 
   void block(const Instruction& instruction) {
     for (double& host : host_) host += issued_;
     issued_ = 0;
-    for (const Awaited& awaited : waits_of(instruction)) wait(awaited, 0, host_);
+    for (const Awaited& awaited : waits_of(instruction)) wait(awaited, host_);
     if (instruction.kind != Instruction::Kind::host_sync) return;
     for (const std::vector<double>& lane : lanes_) {
       for (std::size_t r = 0; r < host_.size(); ++r) {
@@ -119,62 +108,53 @@ class IssueOrderWalk final : public Walk {
     }
   }
 
-  /// Durations of the op on ranks first, first + 1 …
-  void durations(std::size_t op, const Instruction& instruction, std::size_t first, std::span<double> out) const {
-    std::ranges::fill(out, instruction.has_work && !times_.are_given() ? costs()[op].run_ns : 0.0);
-    if (!instruction.has_work) return;
-    if (times_.are_given()) {
-      const OpTimes::ByRank& given = times_.given_of(step_);
-      for (std::size_t k = 0; k < out.size(); ++k) out[k] = static_cast<double>(given[first + k][op]);
+  void durations(std::size_t op, const Instruction& instruction, std::vector<double>& out) const {
+    if (!instruction.has_work) {
+      std::ranges::fill(out, 0.0);
       return;
     }
+    if (times_.are_given()) {
+      const OpTimes::ByRank& given = times_.given_of(step_);
+      for (std::size_t k = 0; k < out.size(); ++k) out[k] = static_cast<double>(given[k][op]);
+      return;
+    }
+    std::ranges::fill(out, costs()[op].run_ns);
     const bool computes = instruction.lane == Lane::compute;
     if (computes && !times_.compute_factor.empty()) {
-      for (std::size_t k = 0; k < out.size(); ++k) out[k] = std::nearbyint(out[k] * times_.compute_factor[first + k]);
+      for (std::size_t k = 0; k < out.size(); ++k) out[k] = std::nearbyint(out[k] * times_.compute_factor[k]);
     }
     if (costs()[op].run_ns > 0)
-      times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, computes, out, costs()[op].scatter);
+      times_.jitter.apply(static_cast<std::int64_t>(step_), op, 0, computes, out, costs()[op].scatter);
   }
 
   void run(std::size_t op, const Instruction& instruction, std::span<trace::RankTrace> recorded) {
-    std::array<double, kChunk> begin, ns;
-    double* const record = instruction.record < 0 ? nullptr : slots_[instruction.record].data();
-    for (std::size_t first = 0; first < ranks(); first += kChunk) {
-      const std::size_t count = std::min(kChunk, ranks() - first);
-      ready(op, instruction, first, {begin.data(), count});
-      durations(op, instruction, first, {ns.data(), count});
-      double* const lane = lanes_[index_of(instruction.lane)].data() + first;
-      for (std::size_t k = 0; k < count; ++k) lane[k] = begin[k] + ns[k];
-      if (record != nullptr) std::copy_n(lane, count, record + first);
-      if (!instruction.has_work) continue;
-      for (trace::RankTrace& trace : recorded) {
-        const std::size_t k = index_of_rank(trace.rank) - first;  // wraps around below `first`
-        if (k >= count) continue;
-        trace.records.back().begin_ns = static_cast<std::int64_t>(begin[k]);
-        trace.records.back().end_ns = static_cast<std::int64_t>(lane[k]);
-      }
+    ready(op, instruction, begin_);
+    durations(op, instruction, ns_);
+    std::vector<double>& lane = lanes_[index_of(instruction.lane)];
+    for (std::size_t k = 0; k < lane.size(); ++k) lane[k] = begin_[k] + ns_[k];
+    if (instruction.record >= 0) slots_[instruction.record] = lane;
+    if (!instruction.has_work) return;
+    for (trace::RankTrace& trace : recorded) {
+      const std::size_t rank = index_of_rank(trace.rank);
+      trace.records.back().begin_ns = static_cast<std::int64_t>(begin_[rank]);
+      trace.records.back().end_ns = static_cast<std::int64_t>(lane[rank]);
     }
   }
 
   void meet(std::size_t op, const Instruction& instruction, std::span<trace::RankTrace> recorded) {
     const plan::Group group = instruction.group;
-    const std::size_t size = group_size(group), stride = group_stride(group);
+    const plan::Members members = this->members(group, {});  // of the others there are as many, as far apart
+    const std::size_t size = members.count, stride = members.stride;
     std::vector<double>& free = communicators_[group];
     std::vector<double>& lane = lanes_[index_of(instruction.lane)];
-    // The lane holds when each rank may begin, until its end is known.
-    for (std::size_t first = 0; first < ranks(); first += kChunk) {
-      std::array<double, kChunk> begin;
-      const std::size_t count = std::min(kChunk, ranks() - first);
-      ready(op, instruction, first, {begin.data(), count});
-      std::copy_n(begin.data(), count, lane.data() + first);
-    }
+    ready(op, instruction, lane);  // the lane holds when each rank may begin, until its end is known
     for_members(size, stride, [&](std::size_t number, std::size_t rank) {
       if (free[number] > lane[rank]) lane[rank] = free[number] + times_.host.wake_ns;
     });
     arrived_ = free;
     if (stride == 1) {
       for (std::size_t number = 0; number < free.size(); ++number) {
-        arrived_[number] = std::max(arrived_[number], greatest({lane.data() + number * size, size}));
+        arrived_[number] = greatest(std::span(lane).subspan(number * size, size));
       }
     } else {
       for_members(size, stride, [&](std::size_t number, std::size_t rank) {
@@ -238,6 +218,7 @@ class IssueOrderWalk final : public Walk {
   std::array<std::vector<double>, kLaneCount> lanes_;
   EnumTable<plan::Group, std::vector<double>> communicators_;  // by group: free again
   std::vector<std::vector<double>> slots_;                     // by rank
+  std::vector<double> begin_, ns_;                             // by rank, of the op at hand
   std::vector<double> arrived_, group_ns_;                     // by group, of the collective at hand
 };
 

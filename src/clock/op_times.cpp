@@ -45,11 +45,11 @@ void Jitter::apply(std::int64_t step, std::size_t op, std::size_t first, bool pa
   if (residuals_.empty()) return;
   const std::uint64_t key = op_key(seed_, step, op);
   const double* const table = residuals_.data() + (distributions_ == 1 ? 0 : distribution * kTable);
-  const std::uint64_t pause_below = pauses ? pause_below_ : 0;
+  const double pause_ns = pauses ? pause_ns_ : 0;
   for (std::size_t k = 0; k < by_rank.size(); ++k) {
     const std::uint64_t random = of_rank(key, first + k);
     by_rank[k] = whole(by_rank[k] * table[random >> 52]);
-    if ((random & 0xffffffffULL) < pause_below) by_rank[k] += pause_ns_;
+    if ((random & 0xffffffffULL) < pause_below_) by_rank[k] += pause_ns;
   }
 }
 
@@ -61,7 +61,6 @@ void Delays::add(std::int64_t step, std::size_t op, Lane lane, std::size_t first
   if (!by_rank_ns.empty()) {
     for (std::size_t k = 0; k < begin.size(); ++k) begin[k] += by_rank_ns[first + k][index_of(lane)];
   }
-  if (uniform_ns <= 0) return;
   const std::uint64_t key = op_key(mixed(seed + 1), step, op);
   const auto range = static_cast<std::uint64_t>(uniform_ns) + 1;
   for (std::size_t k = 0; k < begin.size(); ++k) {

@@ -16,6 +16,8 @@ namespace {
 
 using schedule::Op;
 
+std::span<double> only(double& value) { return std::span<double, 1>(&value, 1); }
+
 /// [Note: why the order of time is kept]
 /// Every rank goes as far as it can with the ends that are known. What cannot go on then waits, directly or not, for
 /// the end of a transfer that is on its way, so nothing can join any link before the first of those ends. That one is
@@ -31,7 +33,6 @@ class TimeOrderWalk final : public Walk {
       : Walk(schedules, groups, times), states_(ranks()), links_(ranks() * kFabrics) {
     for (RankState& state : states_) state.host_ns = times.host.start_ns;
     for (const plan::Group group : kEnumerators<plan::Group>) {
-      axes_[group] = {group_size(group), group_stride(group)};
       communicators_[group].resize(group_count(group));
       for (CommunicatorState& communicator : communicators_[group]) {
         communicator.id = static_cast<std::uint32_t>(by_id_.size());
@@ -71,13 +72,13 @@ class TimeOrderWalk final : public Walk {
     std::array<std::uint32_t, kLaneCount> next{};  // into lane_ops_
     std::array<bool, kLaneCount> meets{};  // the lane's next op has begun and waits for its peers or its transfer
     std::vector<Unblocked> unblocked;
-    std::vector<trace::Record>* records = nullptr;  // of this step, if wanted
+    std::vector<trace::Record> records;  // of this step by op, if wanted
   };
   /// A collective of one group, from its first rank's arrival on.
   struct Meeting {
     std::size_t op = 0;
-    std::size_t first = 0, stride = 1, members = 1;
-    std::size_t arrived = 0, flowing = 0;
+    plan::Members members;
+    int arrived = 0, flowing = 0;
     double arrived_ns = 0;
     double end_ns = 0;
     double flow_from_ns = 0, flow_ns = 0;  // of every member, while it is whole
@@ -101,11 +102,6 @@ class TimeOrderWalk final : public Walk {
     std::uint32_t version;
     auto operator<=>(const NextEnd&) const = default;
   };
-  struct Axis {
-    std::size_t size = 1, stride = 1;
-    std::size_t number(std::size_t rank) const { return rank / (size * stride) * stride + rank % stride; }
-    std::size_t first(std::size_t rank) const { return rank - rank / stride % size * stride; }
-  };
 
   void begin_step(std::span<trace::RankTrace> recorded) {
     const std::vector<Op>& ops = schedule().ops;
@@ -125,41 +121,29 @@ class TimeOrderWalk final : public Walk {
       }
       if (ops[i].is_host()) host_ops_.push_back(i);
     }
-    ends_of_.assign(ops.size(), 0);
-    issued_before_.assign(times_.issue == OpTimes::Issue::by_cost ? 1 : ranks(),
-                          std::vector<double>(ops.size() + 1, 0));
-    std::size_t awaited = 0;
+    ends_of_.resize(ops.size());
+    issued_before_.assign(times_.issue == OpTimes::Issue::by_cost ? 1 : ranks(), std::vector<double>(ops.size() + 1));
+    std::vector<double> ends;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      ends_of_[i] = awaited;
-      if (instructions_[i].record >= 0) ++awaited;
+      ends_of_[i] = ends.size();
+      if (instructions_[i].record >= 0) ends.resize(ends.size() + ranks(), kUnknown);
       for (std::size_t rank = 0; rank < issued_before_.size(); ++rank) {
         issued_before_[rank][i + 1] = issued_before_[rank][i] + (ops[i].is_host() ? 0 : issue_ns(rank, i));
       }
     }
-    known_ends_.assign(awaited * ranks(), kUnknown);
+    known_ends_ = std::move(ends);
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
       RankState& state = states_[rank];
       last_.begin_ns[rank] = state.host_ns;
       state.next_issue = 0;
-      state.unblocked.assign(1, {0, state.host_ns});
+      state.unblocked = {{0, state.host_ns}};
       state.next.fill(0);
-      state.meets.fill(false);
-      state.records = nullptr;
+      state.records.clear();
     }
     for (std::vector<CommunicatorState>& of_group : communicators_) {
-      for (CommunicatorState& communicator : of_group) {
-        communicator.next = 0;
-        communicator.meeting = {};
-      }
+      for (CommunicatorState& communicator : of_group) communicator.next = 0;
     }
-    records_.assign(recorded.size(), {});
-    for (std::size_t k = 0; k < recorded.size(); ++k) {
-      const std::size_t rank = index_of_rank(recorded[k].rank);
-      for (std::size_t i = 0; i < ops.size(); ++i) {
-        records_[k].push_back({static_cast<std::int32_t>(step_), static_cast<std::int32_t>(i), 0, 0, 0, 0});
-      }
-      states_[rank].records = &records_[k];
-    }
+    for (const trace::RankTrace& trace : recorded) states_[index_of_rank(trace.rank)].records.resize(ops.size());
   }
 
   /// Time in which the host issues op i.
@@ -174,24 +158,33 @@ class TimeOrderWalk final : public Walk {
   }
   /// When the host of a rank that has come so far began to issue op i.
   double issued_ns(std::size_t rank, std::size_t i) const {
-    const RankState& state = states_[rank];
+    const std::vector<Unblocked>& unblocked = states_[rank].unblocked;
     const std::vector<double>& before = issued_before(rank);
-    auto from = state.unblocked.end() - 1;
-    while (from->op > i) --from;
+    const auto from = std::find_if(unblocked.rbegin(), unblocked.rend(), [i](const Unblocked& u) { return u.op <= i; });
     return from->time_ns + (before[i] - before[from->op]);
   }
   /// Ranks side by side: they come to an op at about the same time.
-  double& known_end(std::size_t rank, std::size_t op) { return known_ends_[ends_of_[op] * ranks() + rank]; }
-  void set_end(std::size_t rank, std::size_t i, double end_ns) {
-    if (instructions_[i].record >= 0) known_end(rank, i) = end_ns;
-    RankState& state = states_[rank];
-    if (state.records != nullptr) (*state.records)[i].end_ns = static_cast<std::int64_t>(end_ns);
+  double& known_end(std::size_t rank, std::size_t op) { return known_ends_[ends_of_[op] + rank]; }
+  /// The lane of op `i` has ended it, and goes on to its next one.
+  void end_op(std::size_t rank, std::size_t i, double end_ns) {
+    const Instruction& instruction = instructions_[i];
+    states_[rank].lane_ns[index_of(instruction.lane)] = end_ns;
+    ++states_[rank].next[index_of(instruction.lane)];
+    if (instruction.record >= 0) known_end(rank, i) = end_ns;
+    if (trace::Record* record = record_of(rank, i)) record->end_ns = static_cast<std::int64_t>(end_ns);
+  }
+  /// Record of an op with work or of the host, if wanted.
+  trace::Record* record_of(std::size_t rank, std::size_t i) {
+    std::vector<trace::Record>& records = states_[rank].records;
+    const Op& op = schedule().ops[i];
+    return records.empty() || !(op.has_work() || op.is_host()) ? nullptr : &records[i];
   }
 
   /// Goes on with a rank until nothing of it can go on.
   void advance(std::size_t rank) {
     for (bool moved = true; moved;) {
-      moved = issue(rank);
+      issue(rank);
+      moved = false;
       for (const Lane lane : kLanes) {
         while (run_next(rank, lane)) moved = true;
       }
@@ -210,12 +203,10 @@ class TimeOrderWalk final : public Walk {
     return time;
   }
 
-  /// The host issues until it is blocked. Returns whether it issued anything.
-  bool issue(std::size_t rank) {
+  /// The host issues until it is blocked.
+  void issue(std::size_t rank) {
     RankState& state = states_[rank];
-    const std::size_t before = state.next_issue;
-    if (before == instructions_.size()) return false;
-    for (auto next = std::ranges::lower_bound(host_ops_, before);; ++next) {
+    for (auto next = std::ranges::lower_bound(host_ops_, state.next_issue);; ++next) {
       const std::size_t i = next == host_ops_.end() ? instructions_.size() : *next;
       state.host_ns += issued_before(rank)[i] - issued_before(rank)[state.next_issue];
       state.next_issue = i;
@@ -226,13 +217,11 @@ class TimeOrderWalk final : public Walk {
         if (!idle_before(state, i)) break;
         for (const double lane : state.lane_ns) time = lane > time ? lane + times_.host.wake_ns : time;
       }
-      if (state.records != nullptr) (*state.records)[i].end_ns = static_cast<std::int64_t>(time);
-      ++state.next_issue;
+      if (trace::Record* record = record_of(rank, i)) record->end_ns = static_cast<std::int64_t>(time);
       if (time == state.host_ns) continue;
       state.host_ns = time;
       state.unblocked.push_back({i + 1, time});
     }
-    return state.next_issue > before;
   }
 
   /// Whether every op before i has ended on its lane.
@@ -243,7 +232,7 @@ class TimeOrderWalk final : public Walk {
     return true;
   }
 
-  /// Runs the next op of a lane, or lets it meet its peers. Returns whether there was something to do.
+  /// Runs the next op of a lane, or lets it meet its peers. Returns whether the lane may go on.
   bool run_next(std::size_t rank, Lane lane) {
     RankState& state = states_[rank];
     const std::size_t l = index_of(lane);
@@ -257,82 +246,78 @@ class TimeOrderWalk final : public Walk {
     double begin = after_waits(rank, i, issued > state.lane_ns[l] ? issued + launch : state.lane_ns[l] + gap);
     if (begin == kUnknown) return false;
     if (instruction.has_work && times_.delays.any()) {
-      times_.delays.add(static_cast<std::int64_t>(step_), i, lane, rank, {&begin, 1});
+      times_.delays.add(static_cast<std::int64_t>(step_), i, lane, rank, only(begin));
     }
-    if (instruction.kind == Instruction::Kind::collective) return meet(rank, l, i, begin);
-    state.lane_ns[l] = begin + duration(rank, i, instruction);
-    set_end(rank, i, state.lane_ns[l]);
-    if (state.records != nullptr) (*state.records)[i].begin_ns = static_cast<std::int64_t>(begin);
-    ++state.next[l];
-    return true;
+    const bool meets = instruction.kind == Instruction::Kind::collective;
+    if (meets) {
+      meet(rank, i, begin);
+    } else {
+      end_op(rank, i, begin + (instruction.has_work ? duration(rank, i, lane) : 0));
+      note_begin(rank, i, begin);
+    }
+    return !meets;
+  }
+
+  void note_begin(std::size_t rank, std::size_t i, double begin) {
+    if (trace::Record* record = record_of(rank, i)) record->begin_ns = static_cast<std::int64_t>(begin);
   }
 
   double given_ns(std::size_t rank, std::size_t i) const {
     return static_cast<double>(times_.given_of(step_)[rank][i]);
   }
 
-  double duration(std::size_t rank, std::size_t i, const Instruction& instruction) const {
-    if (!instruction.has_work) return 0;
+  double duration(std::size_t rank, std::size_t i, Lane lane) const {
     if (times_.are_given()) return given_ns(rank, i);
     double ns = costs_[i].run_ns;
-    const bool computes = instruction.lane == Lane::compute;
+    const bool computes = lane == Lane::compute;
     if (computes && !times_.compute_factor.empty()) ns = std::nearbyint(ns * times_.compute_factor[rank]);
     if (costs_[i].run_ns > 0)
-      times_.jitter.apply(static_cast<std::int64_t>(step_), i, rank, computes, {&ns, 1}, costs_[i].scatter);
+      times_.jitter.apply(static_cast<std::int64_t>(step_), i, rank, computes, only(ns), costs_[i].scatter);
     return ns;
   }
 
-  bool meet(std::size_t rank, std::size_t l, std::size_t i, double begin) {
-    RankState& state = states_[rank];
+  void meet(std::size_t rank, std::size_t i, double begin) {
     const plan::Group g = instructions_[i].group;
-    const Axis& axis = axes_[g];
-    const std::size_t number = axis.number(rank);
+    const std::size_t number = group_number(g, rank);
     CommunicatorState& communicator = communicators_[g][number];
-    if (communicator_ops_[g][communicator.next] != i) return false;  // not its turn
+    if (communicator_ops_[g][communicator.next] != i) return;  // not its turn
     if (communicator.free_ns > begin) begin = communicator.free_ns + times_.host.wake_ns;
-    if (state.records != nullptr) (*state.records)[i].begin_ns = static_cast<std::int64_t>(begin);
-    state.meets[l] = true;
+    note_begin(rank, i, begin);
+    states_[rank].meets[index_of(instructions_[i].lane)] = true;
     Meeting& meeting = communicator.meeting;
     if (meeting.arrived == 0) {
-      meeting = {};
       meeting.op = i;
-      meeting.first = axis.first(rank);
-      meeting.stride = axis.stride;
-      meeting.members = axis.size;
+      meeting.members = members(g, rank);
       ++communicator.version;
     }
     meeting.arrived_ns = std::max(meeting.arrived_ns, begin);
-    if (++meeting.arrived == meeting.members) begin_transfer(communicator, number);
-    return true;
+    if (++meeting.arrived == meeting.members.count) begin_transfer(communicator, number);
   }
 
-  std::size_t link_of(const Meeting& meeting, std::size_t member) const {
-    return (meeting.first + member * meeting.stride) * kFabrics + costs_[meeting.op].fabric;
+  std::size_t link_of(const Meeting& meeting, int member) const {
+    return meeting.members[member] * kFabrics + costs_[meeting.op].fabric;
   }
 
   void begin_transfer(CommunicatorState& communicator, std::size_t group) {
     Meeting& meeting = communicator.meeting;
-    meeting.flowing = meeting.members;
+    meeting.flowing = meeting.members.count;
     if (times_.are_given() || !times_.link_factor.empty()) return begin_flows(communicator, group);
-    double alone_ns = 0;
-    collective_ns(meeting.op, group, {&alone_ns, 1});
+    double alone_ns{};
+    collective_ns(meeting.op, group, only(alone_ns));
     const double latency = std::min(costs_[meeting.op].run_ns, alone_ns);
     meeting.flow_from_ns = meeting.arrived_ns + latency;
     meeting.flow_ns = alone_ns - latency;
-    bool whole = false;
-    for (std::size_t m = 0; m < meeting.members; ++m) {
+    for (int m = 0; m < meeting.members.count; ++m) {
       const std::size_t number = link_of(meeting, m);
       Link& link = links_[number];
       if (link.whole == nullptr && link.fluid.flows().empty()) {
         link.whole = &communicator;
-        whole = true;
         continue;
       }
       if (link.whole != nullptr) part(number);
       link.fluid.add({&communicator, meeting.flow_from_ns, meeting.flow_ns});
       predict(number);
     }
-    if (!whole) return;
     FluidLink<CommunicatorState*> alone;
     alone.add({&communicator, meeting.flow_from_ns, meeting.flow_ns});
     const auto number = static_cast<std::uint32_t>(links_.size() + communicator.id);
@@ -350,17 +335,13 @@ class TimeOrderWalk final : public Walk {
   /// Each member's flow on its own link, which may be slower than others.
   void begin_flows(CommunicatorState& communicator, std::size_t group) {
     const Meeting& meeting = communicator.meeting;
-    double alone_ns = 0;
-    if (!times_.are_given()) collective_ns(meeting.op, group, {&alone_ns, 1});
-    double slowest = 0;
-    for (std::size_t m = 0; m < meeting.members; ++m) {
-      slowest = std::max(slowest, link_factor(meeting.first + m * meeting.stride));
-    }
-    for (std::size_t m = 0; m < meeting.members; ++m) {
-      const std::size_t rank = meeting.first + m * meeting.stride;
+    double alone_ns{};
+    if (!times_.are_given()) collective_ns(meeting.op, group, only(alone_ns));
+    for (int m = 0; m < meeting.members.count; ++m) {
+      const std::size_t rank = meeting.members[m];
       if (times_.are_given()) alone_ns = given_ns(rank, meeting.op);
       const double latency = std::min(costs_[meeting.op].run_ns, alone_ns);
-      const double share = link_factor(rank) / slowest;
+      const double share = link_share(instructions_[meeting.op].group, rank);
       const std::size_t number = link_of(meeting, m);
       links_[number].fluid.add({&communicator, meeting.arrived_ns + latency, (alone_ns - latency) * share});
       predict(number);
@@ -394,22 +375,21 @@ class TimeOrderWalk final : public Walk {
   void end_on_link(std::size_t number, Meeting& meeting, double time_ns) {
     const double end_ns = std::nearbyint(time_ns);
     meeting.end_ns = std::max(meeting.end_ns, end_ns);
-    std::vector<trace::Record>* const records = times_.are_given() ? nullptr : states_[number / kFabrics].records;
-    if (records != nullptr) (*records)[meeting.op].link_ns = static_cast<std::int64_t>(end_ns - meeting.arrived_ns);
+    if (times_.are_given()) return;
+    if (trace::Record* record = record_of(number / kFabrics, meeting.op)) {
+      record->link_ns = static_cast<std::int64_t>(end_ns - meeting.arrived_ns);
+    }
   }
 
   void end_whole(CommunicatorState& communicator, double time_ns, std::vector<std::size_t>& going) {
     Meeting& meeting = communicator.meeting;
-    std::size_t over = 0;
-    for (std::size_t m = 0; m < meeting.members; ++m) {
+    for (int m = 0; m < meeting.members.count; ++m) {
       Link& link = links_[link_of(meeting, m)];
       if (link.whole != &communicator) continue;
       link.whole = nullptr;
       end_on_link(link_of(meeting, m), meeting, time_ns);
-      ++over;
+      --meeting.flowing;
     }
-    if (over == 0) return;
-    meeting.flowing -= over;
     if (meeting.flowing == 0) end_transfer(communicator, going);
   }
 
@@ -427,17 +407,13 @@ class TimeOrderWalk final : public Walk {
 
   void end_transfer(CommunicatorState& communicator, std::vector<std::size_t>& going) {
     const Meeting meeting = std::exchange(communicator.meeting, {});
-    const std::size_t l = index_of(instructions_[meeting.op].lane);
-    for (std::size_t m = 0; m < meeting.members; ++m) {
-      const std::size_t rank = meeting.first + m * meeting.stride;
-      RankState& state = states_[rank];
-      set_end(rank, meeting.op, meeting.end_ns);
-      if (state.records != nullptr) {
-        (*state.records)[meeting.op].peers_arrived_ns = static_cast<std::int64_t>(meeting.arrived_ns);
+    for (int m = 0; m < meeting.members.count; ++m) {
+      const std::size_t rank = meeting.members[m];
+      end_op(rank, meeting.op, meeting.end_ns);
+      if (trace::Record* record = record_of(rank, meeting.op)) {
+        record->peers_arrived_ns = static_cast<std::int64_t>(meeting.arrived_ns);
       }
-      state.lane_ns[l] = meeting.end_ns;
-      state.meets[l] = false;
-      ++state.next[l];
+      states_[rank].meets[index_of(instructions_[meeting.op].lane)] = false;
       going.push_back(rank);
     }
     communicator.free_ns = meeting.end_ns;
@@ -447,20 +423,17 @@ class TimeOrderWalk final : public Walk {
   void end_step(std::span<trace::RankTrace> recorded) {
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
       RankState& state = states_[rank];
-      if (state.next_issue < schedule().ops.size() || !idle_before(state, schedule().ops.size())) {
-        throw std::logic_error("replay: a schedule waits for itself");
-      }
+      if (!idle_before(state, schedule().ops.size())) throw std::logic_error("replay: a schedule waits for itself");
       last_.end_ns[rank] = std::max(last_.begin_ns[rank], *std::ranges::max_element(state.lane_ns));
     }
     for (trace::RankTrace& trace : recorded) {
       const std::size_t rank = index_of_rank(trace.rank);
       const RankState& state = states_[rank];
-      for (trace::Record record : *state.records) {
-        const std::size_t i = record.op;
+      for (std::size_t i = 0; i < state.records.size(); ++i) {
+        trace::Record& record = trace.records.emplace_back(state.records[i]);
+        record.step = static_cast<std::int32_t>(step_);
+        record.op = static_cast<std::int32_t>(i);
         record.issued_ns = static_cast<std::int64_t>(issued_ns(rank, i));
-        if (!schedule().ops[i].has_work()) record.begin_ns = 0;
-        if (!schedule().ops[i].has_work() && !schedule().ops[i].is_host()) record.end_ns = 0;
-        trace.records.push_back(record);
       }
       trace.steps.push_back({static_cast<std::int64_t>(last_.begin_ns[rank]),
                              static_cast<std::int64_t>(last_.end_ns[rank]), static_cast<std::int64_t>(state.host_ns)});
@@ -472,16 +445,14 @@ class TimeOrderWalk final : public Walk {
   }
 
   std::vector<RankState> states_;
-  EnumTable<plan::Group, Axis> axes_;
   std::span<const Instruction> instructions_;  // of this step, as the next two
   std::span<const Awaited> waits_;
   std::span<const OpCost> costs_;
   std::vector<std::size_t> host_ops_;  // ops of the host itself
-  std::vector<std::size_t> ends_of_;   // by op: the number of its end in known_ends_, if somebody waits for it
-  std::vector<double> known_ends_;     // by number and rank
+  std::vector<std::size_t> ends_of_;   // by op: where its ends are in known_ends_, if somebody waits for them
+  std::vector<double> known_ends_;     // by op and rank
   /// By op: what the host takes to issue those before it, unblocked; one entry if all ranks take the same.
   std::vector<std::vector<double>> issued_before_;
-  std::vector<std::vector<trace::Record>> records_;
   std::array<std::vector<std::size_t>, kLaneCount> lane_ops_;
   EnumTable<plan::Group, std::vector<std::size_t>> communicator_ops_;
   EnumTable<plan::Group, std::vector<CommunicatorState>> communicators_;

@@ -26,7 +26,7 @@ class Order {
       LaneClock known = op.is_host() ? host_ : order_.now(op.lane);
       const LaneClock before = known;
       known.merge(event.clock);
-      if (event.op >= 0 && !(known == before)) counting.push_back(event.op);
+      if (!(known == before)) counting.push_back(event.op);
       if (op.is_host()) {
         wait_on_host(event.clock);
       } else {
@@ -36,7 +36,6 @@ class Order {
     if (op.kind == OpKind::host_sync) {
       for (const Lane lane : kLanes) wait_on_host(order_.record(lane));
     }
-    if (op.is_host()) return counting;
     if (op.has_work()) order_.issue(op.lane);
     if (op.record != schedule::kNoEvent) events_[op.record] = {index, order_.record(op.lane)};
     return counting;
@@ -44,8 +43,8 @@ class Order {
 
  private:
   struct Event {
-    int op = -1;  ///< -1: of an earlier step
-    LaneClock clock;
+    int op = -1;
+    LaneClock clock;  ///< of an event of an earlier step: nothing that this step does
   };
   void wait_on_host(const LaneClock& clock) {
     order_.host_wait(clock);
@@ -71,37 +70,33 @@ Program compile(const schedule::Schedule& schedule, int event_count) {
   const std::size_t ops = schedule.ops.size();
   Order order(event_count);
   Program program;
-  std::vector<int> last_wait(ops, -1);  // by op whose end is awaited: the op that waits last
+  std::vector<std::size_t> last_wait(ops);  // by op: the op that waits last for its end; 0: none, as it comes later
   for (std::size_t i = 0; i < ops; ++i) {
     Instruction instruction;
     instruction.first_wait = static_cast<int>(program.waits.size());
     for (const int awaited : order.issue(schedule.ops[i], static_cast<int>(i))) {
-      program.waits.push_back({-1, awaited});
-      last_wait[awaited] = static_cast<int>(i);
+      program.waits.push_back({.op = awaited});
+      last_wait[awaited] = i;
     }
     instruction.wait_count = static_cast<int>(program.waits.size()) - instruction.first_wait;
     program.instructions.push_back(instruction);
   }
 
-  std::vector<int> slot_of(ops, -1);
+  std::vector<int> slot_of(ops);
   std::vector<int> free;
   for (std::size_t i = 0; i < ops; ++i) {
     const Op& op = schedule.ops[i];
     Instruction& instruction = program.instructions[i];
     for (int w = 0; w < instruction.wait_count; ++w) {
       Awaited& wait = program.waits[instruction.first_wait + w];
-      int& slot = slot_of[wait.op];
-      wait.slot = slot;
-      if (last_wait[wait.op] == static_cast<int>(i)) {
-        free.push_back(slot);
-        slot = -1;
-      }
+      wait.slot = slot_of[wait.op];
+      if (last_wait[wait.op] == i) free.push_back(wait.slot);
     }
     instruction.lane = op.lane;
     instruction.group = op.group();
     instruction.has_work = op.has_work();
-    instruction.kind = kind_of(op, instruction.wait_count > 0, last_wait[i] >= 0);
-    if (last_wait[i] < 0) continue;
+    instruction.kind = kind_of(op, instruction.wait_count > 0, last_wait[i] > 0);
+    if (last_wait[i] == 0) continue;
     if (free.empty()) {
       instruction.record = program.slots++;
     } else {
@@ -118,8 +113,8 @@ Walk::Walk(const schedule::Schedules& schedules, const plan::Groups& groups, con
   for (const schedule::Schedule& schedule : schedules.steps) {
     programs_.push_back(compile(schedule, schedules.event_count));
   }
-  last_.begin_ns.assign(ranks_, 0);
-  last_.end_ns.assign(ranks_, 0);
+  last_.begin_ns.resize(ranks_);
+  last_.end_ns.resize(ranks_);
   if (times.link_factor.empty()) return;
   for (const plan::Group group : kEnumerators<plan::Group>) {
     slowest_link_[group].assign(group_count(group), 0);
@@ -130,9 +125,9 @@ Walk::Walk(const schedule::Schedules& schedules, const plan::Groups& groups, con
   }
 }
 
-std::size_t Walk::group_size(plan::Group group) const { return ranks_ == 1 ? 1 : groups_.size(group); }
-
-std::size_t Walk::group_stride(plan::Group group) const { return ranks_ == 1 ? 1 : groups_.members(group, 0).stride; }
+plan::Members Walk::members(plan::Group group, std::size_t rank) const {
+  return ranks_ == 1 ? plan::Members{} : groups_.members(group, static_cast<int>(rank));
+}
 
 std::size_t Walk::group_number(plan::Group group, std::size_t rank) const {
   return groups_.number(group, static_cast<int>(rank));
@@ -152,11 +147,13 @@ void Walk::collective_ns(std::size_t op, std::size_t first, std::span<double> by
 }
 
 std::int64_t Walk::own_link_ns(std::size_t op, std::size_t rank, double group_ns) const {
-  const plan::Group group = schedule().ops[op].group();
-  const std::vector<double>& slowest = slowest_link_[group];
-  if (slowest.empty()) return std::llround(group_ns);
   const double latency = std::min(costs()[op].run_ns, group_ns);
-  return std::llround(latency + (group_ns - latency) * link_factor(rank) / slowest[group_number(group, rank)]);
+  return std::llround(latency + (group_ns - latency) * link_share(schedule().ops[op].group(), rank));
+}
+
+double Walk::link_share(plan::Group group, std::size_t rank) const {
+  const std::vector<double>& slowest = slowest_link_[group];
+  return slowest.empty() ? 1.0 : times_.link_factor[rank] / slowest[group_number(group, rank)];
 }
 
 bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times) {

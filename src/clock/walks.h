@@ -75,11 +75,10 @@ class Walk : public Replay {
   /// Number of ranks walked: one for all if no two may differ. Then each group has that one.
   std::size_t ranks() const { return ranks_; }
   std::size_t index_of_rank(int rank) const { return ranks_ == 1 ? 0 : rank; }
-  /// Ranks of a group, how far apart they are, groups, and the number of a rank's group, among those that are walked.
-  std::size_t group_size(plan::Group group) const;
-  std::size_t group_stride(plan::Group group) const;
-  std::size_t group_count(plan::Group group) const { return ranks_ / group_size(group); }
+  /// The ranks of a rank's group, its number, and how many such groups there are, among those that are walked.
+  plan::Members members(plan::Group group, std::size_t rank) const;
   std::size_t group_number(plan::Group group, std::size_t rank) const;
+  std::size_t group_count(plan::Group group) const { return ranks_ / members(group, 0).count; }
 
   const schedule::Schedule& schedule() const { return schedules_.of_step(step_); }
   const Program& program() const { return programs_[step_ < programs_.size() ? step_ : programs_.size() - 1]; }
@@ -89,8 +88,8 @@ class Walk : public Replay {
   void collective_ns(std::size_t op, std::size_t first, std::span<double> by_group) const;
   /// Time for which a collective of `group_ns` alone keeps a member's own link busy, latency included.
   std::int64_t own_link_ns(std::size_t op, std::size_t rank, double group_ns) const;
-  /// A member's own factor, of what the link of the slowest member of its group takes.
-  double link_factor(std::size_t rank) const { return times_.link_factor.empty() ? 1.0 : times_.link_factor[rank]; }
+  /// Time that a member's link takes for its bytes, over what the link of the slowest member of its group takes.
+  double link_share(plan::Group group, std::size_t rank) const;
 
   const schedule::Schedules& schedules_;
   const plan::Groups& groups_;

@@ -91,6 +91,34 @@ TEST(CachingAllocator, OfAnExpandableSegmentWholeFreePagesGoBackToAFullDevice) {
   EXPECT_EQ(a.statistics().failures, 1);
 }
 
+/// A free block that can grow is taken for as large as it can become: 5 MiB and the hole behind it, of twice 20 MiB or
+/// to the end, come after 30.
+TEST(CachingAllocator, AHoleIsAsLargeAsAllAddressesWithoutMemoryThatTouch) {
+  for (const bool twice : {false, true}) {
+    CachingAllocator a((twice ? 100 : 60) * kMebi, true);
+    const int large = a.allocate(30 * kMebi, Lane::compute, 0);
+    a.allocate(5 * kMebi, Lane::compute, 0);
+    const int first = a.allocate(25 * kMebi, Lane::compute, 0);  // from 35 on
+    const int second = twice ? a.allocate(20 * kMebi, Lane::compute, 0) : 0;
+    if (twice) a.allocate(20 * kMebi, Lane::compute, 0);
+    a.free(first);
+    a.allocate(20 * kMebi, Lane::all_gather, 0);  // the device is full: 40 to 60 goes
+    if (twice) a.free(second);
+    if (twice) a.allocate(20 * kMebi, Lane::all_gather, 0);  // and 60 to 80
+    const int hole = twice ? 2 : 1;
+    EXPECT_EQ(a.statistics().retries, hole);
+    a.free(large);
+    a.allocate(5 * kMebi, Lane::compute, 0);   // of the 30
+    a.allocate(30 * kMebi, Lane::compute, 0);  // from 35 on, for which there is no memory
+    EXPECT_EQ(a.statistics().retries, hole + 1);
+    EXPECT_EQ(a.statistics().failures, 1);
+    const std::int64_t reserved = (twice ? 140 : 100) * kMebi;
+    EXPECT_EQ(a.statistics().reserved, reserved);
+    a.allocate(25 * kMebi, Lane::compute, 0);  // the rest of the 30, of which no page was free as a whole
+    EXPECT_EQ(a.statistics().reserved, reserved);
+  }
+}
+
 TEST(CachingAllocator, TheSmallestBlockThatIsLargeEnoughIsTaken) {
   CachingAllocator a;
   const int large = a.allocate(40 * kMebi, Lane::compute, 0);
@@ -383,7 +411,9 @@ TEST(CachingAllocator, OfAnySequenceIsWhatTheRulesSay) {
             const auto most = static_cast<std::int64_t>(random() % 3 == 0 ? 30 * kMebi
                                                         : random() % 2    ? 12 * kMebi
                                                                           : kMebi);
-            const std::int64_t bytes = 1 + static_cast<std::int64_t>(random()) % most;
+            std::int64_t bytes = 1 + static_cast<std::int64_t>(random()) % most;
+            const std::int64_t grid = most / (most == 30 * kMebi ? 6 : 4);  // half of the requests fit just so
+            if (random() % 2 == 0) bytes = std::max(grid, bytes / grid * grid);
             const Lane stream = random() % 3 == 0 ? Lane::all_gather : Lane::compute;
             held.emplace_back(a.allocate(bytes, stream, now), b.allocate(bytes, stream, now));
           } else {
@@ -515,6 +545,24 @@ TEST(FrameworkBlocks, AreThoseOfItsSettings) {
   }
   EXPECT_EQ(apart.update, moments);
   EXPECT_GT(moments, 0);
+  config::RunConfig whole = testing::decoder_config(2, 4);  // norms, of 5 x 32 elements, are no rank's own
+  whole.fsdp.shard_threshold = 33;
+  moments = 0;
+  for (const schedule::Buffer& buffer : testing::make_case(whole).schedules.steady().buffers) {
+    if (buffer.role == schedule::BufferRole::second_moment) moments += buffer.bytes;
+  }
+  EXPECT_EQ(blocks([](config::RunConfig& c) {
+              c.simulate.fused_optimizer = false;
+              c.fsdp.shard_threshold = 33;
+            }).update,
+            moments + 5 * 32 * 4);
+  EXPECT_EQ(blocks([](config::RunConfig& c) {
+              c.simulate.fused_optimizer = false;
+              c.fsdp.cpu_offload = config::CpuOffload::all;
+            }).update,
+            0)
+      << "the host has them";
+  EXPECT_EQ(blocks([](config::RunConfig& c) { c.model.layers = 1; }).embedding, plain.embedding);
 }
 
 TEST(FrameworkBlocks, HoldBucketsOfZeroAndOfDdp) {
@@ -568,48 +616,192 @@ TEST(AllocatorWalk, TheHostWaitsForThePassBeforeTheLast24) {
     op.lane = lane;
     return op;
   };
-  const auto reserved = [&](int passes) {
+  const auto reserved = [&](schedule::OpKind kind, int passes) {
     step = {};
     records.clear();
     step.buffers = {{.bytes = 30 * kMebi}, {.bytes = 30 * kMebi}};
     add(schedule::OpKind::optimizer, Lane::compute, 1, 2).allocates = {0};
     add(schedule::OpKind::reduce_scatter, Lane::reduce_scatter, 2, 5000).frees = {0};
-    for (int i = 1; i <= passes; ++i) add(schedule::OpKind::forward, Lane::compute, 1000 * i, 1000 * i + 900);
+    for (int i = 1; i <= passes; ++i) add(kind, Lane::compute, 1000 * i, 1000 * i + 900);
     add(schedule::OpKind::optimizer, Lane::compute, 90'000, 90'001).allocates = {1};
     return allocator_walk(schedules, records, 0).peak_reserved;
   };
-  EXPECT_EQ(reserved(24 + 4), 60 * kMebi) << "the host is at 4000";
-  EXPECT_EQ(reserved(24 + 5), 30 * kMebi) << "at 5000 the block is free again";
+  using schedule::OpKind;
+  for (const OpKind kind : {OpKind::forward, OpKind::recompute, OpKind::backward}) {
+    EXPECT_EQ(reserved(kind, 24 + 4), 60 * kMebi) << "the host is at 4000";
+    EXPECT_EQ(reserved(kind, 24 + 5), 30 * kMebi) << "at 5000 the block is free again";
+  }
+  EXPECT_EQ(reserved(OpKind::copy_out, 24 + 5), 60 * kMebi) << "which is no pass";
 }
 
-TEST(AllocatorWalk, FrameworksHoldWorkspacesAndTensorsThatPass) {
-  schedule::Schedules schedules;
-  schedule::Schedule& step = schedules.steps.emplace_back();
-  std::vector<trace::Record> records;
-  for (const auto& [kind, phase] : {std::pair{schedule::OpKind::forward, schedule::Phase::forward},
-                                    {schedule::OpKind::backward, schedule::Phase::backward},
-                                    {schedule::OpKind::optimizer, schedule::Phase::optimizer}}) {
-    schedule::Op& op = step.ops.emplace_back();
-    op.kind = kind;
-    op.phase = phase;
-    const auto at = static_cast<std::int64_t>(1000 * step.ops.size());
-    records.push_back(
-        {.op = static_cast<std::int32_t>(records.size()), .issued_ns = at, .begin_ns = at, .end_ns = at + 9});
+/// Ops one after another on the compute lane, and buffers of so many MiB.
+struct WalkByHand {
+  int buffer(std::int64_t mebi, schedule::BufferRole role, MemorySpace space = MemorySpace::device) {
+    schedule::Buffer& added = step().buffers.emplace_back();
+    added.role = role;
+    added.category = schedule::category_of(role);
+    added.bytes = mebi * kMebi;
+    added.space = space;
+    return static_cast<int>(step().buffers.size()) - 1;
   }
-  const auto walk = [&](const FrameworkBlocks& framework) {
+  void op(schedule::OpKind kind, int module, std::vector<int> allocates, std::vector<int> frees,
+          schedule::Phase phase = schedule::Phase::backward) {
+    schedule::Op& added = step().ops.emplace_back();
+    added.kind = kind;
+    added.phase = phase;
+    added.module = module;
+    added.allocates = std::move(allocates);
+    added.frees = std::move(frees);
+  }
+  CachingAllocator::Statistics walk(const FrameworkBlocks& framework = {}) const {
+    std::vector<trace::Record> records;
+    for (std::size_t i = 0; i < schedules.steps.front().ops.size(); ++i) {
+      const auto at = 10 * static_cast<std::int64_t>(i);
+      records.push_back({.op = static_cast<int>(i), .issued_ns = at, .begin_ns = at, .end_ns = at + 9});
+    }
     return allocator_walk(schedules, records, 0, 0, false, framework);
-  };
+  }
+  schedule::Schedule& step() { return schedules.steps.front(); }
+  schedule::Schedules schedules{{{}}, 0};
+};
+
+/// MiB of each category.
+CategoryBytes mebi(std::initializer_list<std::pair<MemoryCategory, std::int64_t>> parts) {
+  CategoryBytes bytes{};
+  for (const auto& [category, size] : parts) bytes[index_of(category)] = size * kMebi;
+  return bytes;
+}
+
+TEST(AllocatorWalk, BuffersOfTheDeviceAreHeldFromTheBeginningOrWhileOpsNeedThem) {
+  using schedule::BufferRole;
+  using schedule::OpKind;
+  WalkByHand w;
+  w.buffer(30, BufferRole::master_shard);
+  w.buffer(70, BufferRole::master_shard, MemorySpace::host);
+  for (schedule::Buffer& buffer : w.step().buffers) buffer.persistent = true;
+  const int saved = w.buffer(20, BufferRole::saved), there = w.buffer(50, BufferRole::host_shard, MemorySpace::host);
+  const int less = w.buffer(14, BufferRole::gathered);
+  w.op(OpKind::forward, 0, {there}, {});
+  w.op(OpKind::host_wait, 0, {}, {});
+  w.op(OpKind::forward, 0, {saved}, {there});
+  w.op(OpKind::backward, 0, {}, {saved});
+  w.op(OpKind::all_gather, 0, {less}, {});
+  const CachingAllocator::Statistics s = w.walk();
+  EXPECT_EQ(s.peak_allocated, 50 * kMebi);
+  EXPECT_EQ(s.peak_reserved, 50 * kMebi);
+  EXPECT_EQ(s.allocated, 44 * kMebi);
+  EXPECT_EQ(s.at_peak, mebi({{MemoryCategory::parameter_shards, 30}, {MemoryCategory::activations, 20}}));
+}
+
+/// Tensors that pass between two phases do so once, before the op that begins the second has its own.
+TEST(AllocatorWalk, TensorsPassBetweenPhasesAlone) {
+  using schedule::OpKind;
+  using schedule::Phase;
+  WalkByHand w;
+  for (const auto& [kind, phase] : {std::pair{OpKind::forward, Phase::forward},
+                                    {OpKind::backward, Phase::backward},
+                                    {OpKind::optimizer, Phase::optimizer}}) {
+    const int buffer = w.buffer(100, schedule::BufferRole::saved);
+    w.op(kind, 0, {buffer}, {}, phase);
+    w.op(kind, 0, {}, {buffer}, phase);
+  }
+  EXPECT_EQ(w.walk({.piece = 12 * kMebi, .update = 14 * kMebi}).peak_allocated, 100 * kMebi);
+  EXPECT_EQ(w.walk({.piece = 52 * kMebi}).peak_allocated, 104 * kMebi);
+  EXPECT_EQ(w.walk({.update = 102 * kMebi}).peak_allocated, 102 * kMebi);
+  EXPECT_EQ(w.walk({.update = 102 * kMebi}).peak_reserved, 202 * kMebi);
+  EXPECT_EQ(w.walk({.piece = 12 * kMebi, .update = 102 * kMebi}).peak_reserved, 120 * kMebi) << "8 of 12, and 6";
   const CachingAllocator::Statistics all =
-      walk({.libraries = 30 * kMebi, .buckets = 16 * kMebi, .piece = 12 * kMebi, .update = 60 * kMebi});
-  EXPECT_EQ(all.peak_allocated, (30 + 16 + 60) * kMebi);
-  EXPECT_EQ(all.peak_reserved, (30 + 16 + 60) * kMebi) << "in pieces of 12, of which backward had two";
+      w.walk({.libraries = 30 * kMebi, .buckets = 16 * kMebi, .piece = 12 * kMebi, .update = 120 * kMebi});
+  EXPECT_EQ(all.peak_allocated, (30 + 16 + 120) * kMebi);
   EXPECT_EQ(all.allocated, 46 * kMebi);
-  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::optimizer)], 60 * kMebi);
-  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::communication_buffers)], 16 * kMebi);
-  EXPECT_EQ(all.at_peak[index_of(MemoryCategory::activations)], 30 * kMebi);
-  EXPECT_EQ(walk({.piece = 12 * kMebi}).peak_allocated, 24 * kMebi) << "two gradients of an eager loss";
-  EXPECT_EQ(walk({.update = 60 * kMebi}).peak_allocated, 60 * kMebi);
-  EXPECT_EQ(walk({}).peak_reserved, 0);
+  EXPECT_EQ(all.at_peak, mebi({{MemoryCategory::activations, 30},
+                               {MemoryCategory::communication_buffers, 16},
+                               {MemoryCategory::optimizer, 120}}));
+}
+
+TEST(AllocatorWalk, WorkspacesOfAnEagerLossAreTensorsAndItsBackwardHasNone) {
+  using schedule::BufferRole;
+  using schedule::OpKind;
+  for (const std::int64_t piece : {0, 12}) {
+    WalkByHand w;
+    const int first = w.buffer(40, BufferRole::workspace), second = w.buffer(60, BufferRole::workspace);
+    const int saved = w.buffer(36, BufferRole::saved);
+    w.op(OpKind::forward, 1, {first, saved}, {first});
+    const CachingAllocator::Statistics forward = w.walk({.piece = piece * kMebi, .head = 1});
+    EXPECT_EQ(forward.peak_allocated, 76 * kMebi);
+    EXPECT_EQ(forward.peak_reserved, (piece == 0 ? 76 : 3 * 12 + 20 + 36) * kMebi) << "4 of a segment of 20";
+    EXPECT_EQ(forward.allocated, 36 * kMebi);
+    w.op(OpKind::backward, 1, {second}, {second});
+    const CachingAllocator::Statistics both = w.walk({.piece = piece * kMebi, .head = 1});
+    EXPECT_EQ(both.peak_allocated, (piece == 0 ? 36 + 60 : 76) * kMebi);
+    EXPECT_EQ(both.at_peak, mebi({{MemoryCategory::activations, piece == 0 ? 96 : 76}}));
+    w.op(OpKind::forward, 1, {second}, {second});  // no backward, and one of another module
+    EXPECT_EQ(w.walk({.piece = piece * kMebi, .head = 1}).at_peak, mebi({{MemoryCategory::activations, 96}}));
+    EXPECT_EQ(w.walk({.piece = piece * kMebi, .head = 0}).peak_allocated, 96 * kMebi);
+    EXPECT_EQ(w.walk({.piece = piece * kMebi, .head = 1}).allocated, 36 * kMebi);
+  }
+}
+
+TEST(AllocatorWalk, AutogradHasGradientsWhenWhatTheyAreComputedOfIsFreed) {
+  using schedule::BufferRole;
+  for (const auto& [role, later] : {std::pair{BufferRole::gradients, true}, {BufferRole::workspace, false}}) {
+    WalkByHand w;
+    const int saved = w.buffer(30, BufferRole::saved), added = w.buffer(40, role);
+    w.op(schedule::OpKind::forward, 0, {saved}, {}, schedule::Phase::forward);
+    w.op(schedule::OpKind::backward, 0, {added}, {saved});
+    EXPECT_EQ(w.walk({.autograd = true}).peak_allocated, (later ? 40 : 70) * kMebi);
+    EXPECT_EQ(w.walk({.autograd = false}).peak_allocated, 70 * kMebi);
+  }
+}
+
+/// A unit of embedding and head: the head's backward has 24 of 40 MiB of gradients, the embedding's adds 16.
+TEST(AllocatorWalk, TheEmbeddingsGradientsComeWithItsBackward) {
+  using schedule::BufferRole;
+  using schedule::OpKind;
+  const auto walk = [](BufferRole role, const FrameworkBlocks& framework) {
+    WalkByHand w;
+    const int gradients = w.buffer(40, role), between = w.buffer(50, BufferRole::saved);
+    w.op(OpKind::backward, 1, {gradients}, {});
+    w.op(OpKind::backward, 2, {}, {});
+    w.op(OpKind::recompute, 0, {between}, {between});
+    w.op(OpKind::backward, 0, {}, {});
+    w.op(OpKind::backward, 0, {}, {});
+    const CachingAllocator::Statistics before = w.walk(framework);
+    EXPECT_EQ(before.allocated, 40 * kMebi);
+    w.op(OpKind::reduce_scatter, 0, {}, {gradients});
+    EXPECT_EQ(w.walk(framework).allocated, 0);
+    return before;
+  };
+  const FrameworkBlocks blocks{.autograd = true, .head = 1, .embedding = 16 * kMebi};
+  const CachingAllocator::Statistics s = walk(BufferRole::gradients, blocks);
+  EXPECT_EQ(s.peak_allocated, (24 + 50) * kMebi);
+  EXPECT_EQ(s.at_peak, mebi({{MemoryCategory::gradients, 24}, {MemoryCategory::activations, 50}}));
+  EXPECT_EQ(walk(BufferRole::d_stream, blocks).peak_allocated, 90 * kMebi);
+  EXPECT_EQ(walk(BufferRole::gradients, {.autograd = true, .head = 1}).peak_allocated, 90 * kMebi);
+  EXPECT_EQ(walk(BufferRole::gradients, {.autograd = true, .head = 3, .embedding = 16 * kMebi}).peak_allocated,
+            90 * kMebi);
+}
+
+/// Two streams want 30 MiB each, one after the other. Of 40 MiB each gets what the other has given back.
+TEST(AllocatorForecast, IsOfTheFirstStepsAndTwoThatRepeat) {
+  schedule::Training training;
+  training.schedules = {{{}, {}}, 0};
+  for (const std::size_t step : {0, 1}) {
+    schedule::Schedule& schedule = training.schedules.steps[step];
+    schedule.buffers = {{.bytes = 30 * kMebi}, {.bytes = 30 * kMebi}};
+    schedule.ops.resize(1 + step);
+    schedule.ops.front().allocates = schedule.ops.front().frees = {0};
+    schedule.ops.back().allocates = schedule.ops.back().frees = {static_cast<int>(step)};
+    if (step == 1) schedule.ops.back().lane = Lane::all_gather;
+  }
+  OpTimes times;
+  times.steps = {{{10}}, {{10}, {10}}};
+  const CachingAllocator::Statistics s = allocator_forecast(training, times, 40 * kMebi);
+  EXPECT_EQ(s.retries, 3) << "none in the first step, one in the second, two in the third";
+  EXPECT_EQ(s.peak_reserved, 30 * kMebi);
+  EXPECT_EQ(allocator_forecast(training, times).peak_reserved, 60 * kMebi);
+  training.config.simulate.expandable_segments = true;
+  EXPECT_EQ(allocator_forecast(training, times).peak_reserved, 80 * kMebi) << "two pages of 20 each";
 }
 
 }  // namespace

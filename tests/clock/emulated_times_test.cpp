@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "clock/forecast.h"
 #include "support/schedule_cases.h"
@@ -78,6 +80,87 @@ TEST(EmulatedTimes, OfComputation) {
   EXPECT_EQ(e.first(OpKind::recompute, "0"), 1'500'000);
   EXPECT_EQ(e.first(OpKind::backward, "0"), 4'000'000);
   EXPECT_EQ(e.first(OpKind::optimizer, "0"), 0);
+}
+
+TEST(EmulatedTimes, OfCopiesOverPcie) {
+  config::RunConfig c = testing::decoder_config(kBlocks, 4);
+  c.fsdp.cpu_offload = config::CpuOffload::all;
+  PredictedCase e(c);
+  e.rates.pcie = {2e9, 5e-6};
+  std::int64_t bytes = 0;
+  for (const schedule::Op& op : e.steady().ops) {
+    if (op.kind == OpKind::host_to_device && e.made.plan.units[static_cast<std::size_t>(op.unit)].label() == "0") {
+      bytes = std::get<schedule::Transfer>(op.work).bytes;
+    }
+  }
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(e.first(OpKind::host_to_device, "0"), 5'000 + bytes / 2);
+}
+
+TEST(EmulatedTimes, FlopsAreThoseOfTheModuleOrOfItsPart) {
+  std::vector<plan::ModuleSizes> sizes(2);
+  for (int m = 0; m < 2; ++m) {
+    plan::ModuleSizes& module = sizes[static_cast<std::size_t>(m)];
+    module.forward_flops = 3 * m + 1;
+    module.recompute_flops = 3 * m + 2;
+    module.backward_flops = 3 * m + 3;
+  }
+  sizes[0].forward_parts = {{11}, {12}};
+  sizes[0].recompute_parts = {{21}, {22}};
+  sizes[0].backward_parts = {{31}, {32}};
+  const auto flops = [&](OpKind kind, int module, int part = -1) {
+    schedule::Op op{.kind = kind, .module = module, .work = schedule::Forward{.part = part}};
+    if (kind == OpKind::backward) op.work = schedule::Backward{.part = part};
+    return flops_of(op, sizes);
+  };
+  int expected = 0;
+  for (const int module : {0, 1}) {
+    for (const OpKind kind : {OpKind::forward, OpKind::recompute, OpKind::backward}) {
+      EXPECT_EQ(flops(kind, module), ++expected);
+      for (int part = 0; module == 0 && part < 2; ++part) EXPECT_EQ(flops(kind, 0, part), 10 * expected + 1 + part);
+    }
+  }
+  EXPECT_EQ(flops(OpKind::optimizer, -1), 0);
+  EXPECT_EQ(flops(OpKind::copy_out, 0), 0);
+}
+
+TEST(EmulatedTimes, TroubleComesOnTop) {
+  const auto with = [](config::Inject inject, OpTimes times = {}) {
+    add_trouble(inject, 17, 4, times);
+    return times;
+  };
+  config::Inject inject;
+  inject.slow_rank_factor = 2;
+  inject.slow_link_factor = 3;
+  using Factors = std::vector<double>;
+  OpTimes slow;
+  slow.compute_factor = {1, 5, 1, 1};
+  // Factors are not even listed where they change nothing: then no two ranks differ.
+  for (const auto& [rank, factors] : {std::pair<int, Factors>{-1, {}}, {0, {2, 1, 1, 1}}, {3, {1, 1, 1, 2}}, {4, {}}}) {
+    inject.slow_rank = rank;
+    EXPECT_EQ(with(inject).compute_factor, factors);
+    EXPECT_EQ(with(inject).link_factor, Factors{});
+  }
+  inject.slow_rank = inject.slow_link_rank = 1;
+  EXPECT_EQ(with(inject, slow).compute_factor, (Factors{1, 10, 1, 1}));
+  EXPECT_EQ(with(inject).link_factor, (Factors{1, 3, 1, 1}));
+  inject.slow_rank_factor = 1;
+  EXPECT_EQ(with(inject).compute_factor, Factors{});
+
+  OpTimes host;
+  host.host.issue_ns = 100;
+  inject.jitter_us = 2.0005;
+  inject.host_delay_us = 3;
+  inject.delay_lane = "copy";
+  inject.delay_rank = 2;
+  inject.delay_us = 4;
+  const OpTimes later = with(inject, host);
+  EXPECT_EQ(later.host.issue_ns, 3100);
+  EXPECT_EQ(later.delays.uniform_ns, 2000);
+  EXPECT_EQ(later.delays.seed, 17U);
+  EXPECT_EQ(later.delays.rank, 2);
+  for (const Lane lane : kLanes) EXPECT_EQ(later.delays.fixed_ns[index_of(lane)], lane == Lane::copy ? 4000 : 0);
+  EXPECT_FALSE(with({}).delays.any());
 }
 
 TEST(EmulatedStep, WithoutPrefetchOneGatherHidesBesideTheHead) {

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <initializer_list>
+#include <memory>
 #include <random>
+#include <string>
 
+#include "clock/forecast.h"
 #include "clock/walks.h"
 #include "support/random_config.h"
 
@@ -38,11 +42,22 @@ struct HandSchedule {
     added.work = schedule::Collective{.group = group, .count = 1};
     return added;
   }
-  /// Ends of one step, by rank.
-  std::vector<double> ends(const plan::Groups& groups) const {
-    const auto replay = make_replay(schedules, groups, times);
-    replay->step({});
-    return replay->last_step().end_ns;
+  /// Ends of the last of so many steps, by rank; where both walks apply, both give them.
+  std::vector<double> ends(const plan::Groups& groups, int steps = 1) const {
+    std::vector<std::unique_ptr<Replay>> walks;
+    walks.push_back(make_replay(schedules, groups, times));
+    if (!times.are_given() && !links_are_shared(schedules, groups, times)) {
+      walks.push_back(walk_in_issue_order(schedules, groups, times));
+      walks.push_back(walk_in_time_order(schedules, groups, times));
+    }
+    for (int step = 0; step < steps; ++step) {
+      for (const auto& walk : walks) {
+        walk->step({});
+        EXPECT_EQ(walk->last_step().begin_ns, walks.front()->last_step().begin_ns);
+        EXPECT_EQ(walk->last_step().end_ns, walks.front()->last_step().end_ns);
+      }
+    }
+    return walks.front()->last_step().end_ns;
   }
 
   schedule::Schedules schedules;
@@ -50,6 +65,22 @@ struct HandSchedule {
 };
 
 using Ends = std::vector<double>;
+
+/// step, op, issued, begin, end, peers arrived, own link.
+using Row = std::array<std::int64_t, 7>;
+std::vector<Row> rows_of(const trace::RankTrace& trace) {
+  std::vector<Row> rows;
+  for (const trace::Record& r : trace.records) {
+    rows.push_back({r.step, r.op, r.issued_ns, r.begin_ns, r.end_ns, r.peers_arrived_ns, r.link_ns});
+  }
+  return rows;
+}
+/// begin, end, issued.
+std::vector<std::array<std::int64_t, 3>> windows_of(const trace::RankTrace& trace) {
+  std::vector<std::array<std::int64_t, 3>> windows;
+  for (const trace::StepWindow& w : trace.steps) windows.push_back({w.begin_ns, w.end_ns, w.issued_ns});
+  return windows;
+}
 
 TEST(Replay, LanesEventsAndTheHost) {
   HandSchedule s;
@@ -165,48 +196,346 @@ TEST(Replay, ATransferEndsWithItsSlowestLink) {
   EXPECT_EQ(s.ends(groups), (Ends{410, 410}));
 }
 
-/// Groups of 1,250 ranks, of which one is slow, end as groups of two do.
-TEST(Replay, ThousandsOfRanksEndAsFewDo) {
-  const auto ends = [](int shard, int slow) {
-    HandSchedule s;
-    s.collective(Lane::all_gather, schedule::Group::shard, {}, 0, {4, 6});
-    s.op(OpKind::forward, Lane::compute, {0}, 1, {30});
-    s.collective(Lane::all_gather, schedule::Group::shard, {1}, 2, {4, 6});
-    s.op(OpKind::forward, Lane::compute, {2}, 3, {30});
-    s.times.compute_factor.assign(static_cast<std::size_t>(2 * shard), 1.0);
-    s.times.compute_factor[static_cast<std::size_t>(slow)] = 2;
-    return s.ends(plan::Groups(plan::Mesh{shard, 2}));
-  };
-  const Ends few = ends(2, 3), many = ends(1250, 2400);
-  EXPECT_EQ(few, (Ends{80, 80, 110, 140}));
-  ASSERT_EQ(many.size(), 2500U);
-  for (std::size_t rank = 0; rank < many.size(); ++rank) {
-    ASSERT_EQ(many[rank], rank == 2400 ? 140 : rank < 1250 ? 80 : 110) << rank;
-  }
+/// Given times are of transfers that were alone: what they share from here on takes longer.
+TEST(Replay, GivenTransfersMayShareALinkToo) {
+  const plan::Groups groups(plan::Mesh{2, 1}, 1, true);
+  HandSchedule s = shared_link();
+  s.times.ops = OpTimes::Ops::given_alone;
+  for (StepCosts& costs : s.times.steps) costs[1].run_ns = 0;
+  s.times.given = {{{110, 40, 110}}};
+  EXPECT_EQ(s.ends(groups), Ends{210}) << "as by cost";
+  s.times.given = {{{60, 40, 110}, {110, 40, 5}}};
+  // Rank 0: 50 and 100 from 10 and from 50; 10 are left at 50, so 70, and then 90 until 160. Rank 1: 100 and nothing.
+  EXPECT_EQ(s.ends(groups), (Ends{160, 160}));
+  std::vector<trace::RankTrace> traces(1);
+  make_replay(s.schedules, groups, s.times)->step(traces);
+  EXPECT_EQ(rows_of(traces[0]),
+            (std::vector<Row>{{0, 0, 0, 0, 110, 0, 0}, {0, 1, 0, 0, 40, 0, 0}, {0, 2, 0, 40, 160, 40, 0}}));
 }
 
+/// A gather that another transfer comes to, but only when it is over, ends when it said; the next one of its
+/// communicator goes over other links at that moment, and is not taken for it.
+TEST(Replay, ATransferIsNotTakenForTheOneBeforeIt) {
+  const plan::Groups groups(plan::Mesh{2, 1}, 1, true);
+  HandSchedule s;
+  s.collective(Lane::all_gather, schedule::Group::shard, {}, schedule::kNoEvent, {0, 100});
+  s.op(OpKind::forward, Lane::compute, {}, 1, {50});
+  s.collective(Lane::reduce_scatter, schedule::Group::shard_separate, {1}, schedule::kNoEvent, {60, 100});
+  s.collective(Lane::all_gather, schedule::Group::shard, {}, 2, {0, 10, 1});
+  s.op(OpKind::forward, Lane::compute, {2}, schedule::kNoEvent, {1000});
+  ASSERT_TRUE(links_are_shared(s.schedules, groups, s.times));
+  EXPECT_EQ(s.ends(groups), Ends{1110});
+}
+
+TEST(Replay, LinksAreSharedWhereTwoGroupsMayMeetInAStep) {
+  using schedule::Group;
+  const plan::Groups groups(plan::Mesh{2, 2}, 1, true);
+  const auto shared = [&](std::initializer_list<std::pair<Group, int>> first,
+                          std::initializer_list<std::pair<Group, int>> second) {
+    std::vector<HandSchedule> steps(2);
+    for (const auto& [group, fabric] : first) steps[0].collective(Lane::all_gather, group, {}, -1, {1, 1, fabric});
+    for (const auto& [group, fabric] : second) steps[1].collective(Lane::all_gather, group, {}, -1, {1, 1, fabric});
+    steps[0].schedules.steps.push_back(steps[1].schedules.steps.front());
+    steps[0].times.steps.push_back(steps[1].times.steps.front());
+    const bool by_cost = links_are_shared(steps[0].schedules, groups, steps[0].times);
+    steps[0].times.ops = OpTimes::Ops::given_alone;
+    EXPECT_EQ(links_are_shared(steps[0].schedules, groups, steps[0].times), by_cost);
+    steps[0].times.ops = OpTimes::Ops::given;
+    EXPECT_FALSE(links_are_shared(steps[0].schedules, groups, steps[0].times));
+    return by_cost;
+  };
+  EXPECT_TRUE(shared({{Group::shard, 0}, {Group::replicate, 0}}, {}));
+  EXPECT_TRUE(shared({}, {{Group::shard, 7}, {Group::replicate, 7}}));
+  EXPECT_TRUE(shared({{Group::shard, 0}, {Group::shard, 0}, {Group::replicate, 0}}, {}));
+  EXPECT_FALSE(shared({}, {}));
+  EXPECT_FALSE(shared({{Group::shard, 0}, {Group::shard, 0}}, {{Group::shard, 0}}));
+  EXPECT_FALSE(shared({{Group::shard, 0}, {Group::replicate, 1}}, {})) << "other links";
+  EXPECT_FALSE(shared({{Group::shard, 0}}, {{Group::replicate, 0}})) << "other steps";
+  EXPECT_FALSE(shared({{Group::shard, 0}, {Group::tensor, 0}}, {})) << "a group of one";
+  EXPECT_FALSE(shared({{Group::tensor, 0}, {Group::shard, 0}}, {}));
+}
+
+/// Kind of each op, op@slot of its waits that count, and the slot of its end.
+std::vector<std::string> compiled(const HandSchedule& s, int* slots = nullptr) {
+  const Program program = compile(s.schedules.steps.front(), s.schedules.event_count);
+  constexpr std::array kKinds{"nothing", "run", "collective", "host_wait", "host_sync"};
+  std::vector<std::string> rows;
+  for (const Instruction& i : program.instructions) {
+    std::string& row = rows.emplace_back(kKinds.at(static_cast<std::size_t>(i.kind)));
+    row += " " + std::string(to_string(i.lane)) + " " + std::string(to_string(i.group)) + (i.has_work ? " works" : "");
+    for (int w = i.first_wait; w < i.first_wait + i.wait_count; ++w) {
+      const Awaited& awaited = program.waits.at(static_cast<std::size_t>(w));
+      row += " " + std::to_string(awaited.op) + "@" + std::to_string(awaited.slot);
+    }
+    if (i.record >= 0) row += " to " + std::to_string(i.record);
+  }
+  if (slots != nullptr) *slots = program.slots;
+  return rows;
+}
+
+TEST(Walks, OnlyWaitsThatSayMoreThanEarlierOnesCount) {
+  HandSchedule s;
+  constexpr int kNone = schedule::kNoEvent;
+  s.collective(Lane::all_gather, schedule::Group::shard, {}, 0, {});
+  s.op(OpKind::copy_in, Lane::copy, {}, 1);
+  s.op(OpKind::forward, Lane::compute, {0, 1}, 2);
+  s.op(OpKind::forward, Lane::compute, {0}, kNone);             // 3: its lane has waited for that
+  s.op(OpKind::copy_out, Lane::reduce_scatter, {2, 0}, kNone);  // and what 2 waited for
+  s.op(OpKind::host_wait, Lane::compute, {0}, kNone);
+  s.op(OpKind::host_wait, Lane::compute, {0}, kNone);
+  s.op(OpKind::copy_out, Lane::all_reduce, {0}, kNone);  // 7: the host had waited before it issued this
+  s.op(OpKind::post_backward, Lane::compute, {}, 3);     // no work, but somebody waits until its lane comes here
+  s.op(OpKind::reshard, Lane::reduce_scatter, {3}, kNone);
+  s.op(OpKind::reshard, Lane::compute, {}, kNone);
+  s.op(OpKind::host_sync, Lane::compute, {}, kNone);
+  s.op(OpKind::copy_out, Lane::copy, {2}, kNone);    // 12: all is over
+  s.op(OpKind::forward, Lane::compute, {7}, kNone);  // of an earlier step
+  s.op(OpKind::forward, Lane::compute, {}, 4);       // nobody waits for it
+  int slots = 0;
+  EXPECT_EQ(compiled(s, &slots), (std::vector<std::string>{
+                                     "collective all_gather shard works to 0",
+                                     "run copy none works to 1",
+                                     "run compute none works 0@0 1@1 to 1",
+                                     "run compute none works",
+                                     "run reduce_scatter none works 2@1",
+                                     "host_wait compute none 0@0",
+                                     "nothing compute none",
+                                     "run all_reduce none works",
+                                     "run compute none to 0",
+                                     "run reduce_scatter none 8@0",
+                                     "nothing compute none",
+                                     "host_sync compute none",
+                                     "run copy none works",
+                                     "run compute none works",
+                                     "run compute none works",
+                                 }));
+  EXPECT_EQ(slots, 2);
+  HandSchedule two;
+  two.op(OpKind::forward, Lane::compute, {}, 0);
+  two.op(OpKind::copy_in, Lane::copy, {0}, kNone);
+  EXPECT_EQ(compiled(two), (std::vector<std::string>{"run compute none works to 0", "run copy none works 0@0"}));
+}
+
+/// A training of two ranks with such a schedule.
+schedule::Training training_of(const HandSchedule& s) {
+  schedule::Training training;
+  training.plan.groups = plan::Groups(plan::Mesh{2, 1});
+  training.schedules = s.schedules;
+  return training;
+}
+
+/// Ranks gather and then compute for 10 ns, rank 1 for 20: their first step takes 15 and 25, all others 25.
+TEST(Forecast, TheSteadyStepIsTheFirstThatIsAsLongAsAllOthers) {
+  HandSchedule s;
+  s.collective(Lane::all_gather, schedule::Group::shard, {}, 0, {0, 5});
+  s.op(OpKind::forward, Lane::compute, {0}, schedule::kNoEvent, {10});
+  const auto of = [](const HandSchedule& hand, SteadyStep which, int recorded = 0) {
+    const schedule::Training training = training_of(hand);
+    return forecast(training, hand.times, which, recorded);
+  };
+  EXPECT_EQ(of(s, SteadyStep::first).lengths_ns, Ends{15});
+  s.times.compute_factor = {1, 2};
+  EXPECT_EQ(of(s, SteadyStep::first).lengths_ns, (Ends{25, 25}));
+  const Forecast repeated = of(s, SteadyStep::repeated, 2);
+  EXPECT_EQ(repeated.lengths_ns, (Ends{25, 25}));
+  EXPECT_EQ(repeated.slowest_ns(), 25);
+  ASSERT_EQ(repeated.traces.size(), 2U);
+  EXPECT_EQ(repeated.traces[1].rank, 1);
+  EXPECT_EQ(rows_of(repeated.traces[0]), (std::vector<Row>{{2, 0, 40, 40, 55, 50, 5}, {2, 1, 40, 55, 65, 0, 0}}));
+  EXPECT_EQ(windows_of(repeated.traces[1]), (std::vector<std::array<std::int64_t, 3>>{{50, 75, 50}}));
+  s.times.compute_factor.clear();
+  EXPECT_EQ(rows_of(of(s, SteadyStep::first, 1).traces.at(0)),
+            (std::vector<Row>{{0, 0, 0, 0, 5, 0, 5}, {0, 1, 0, 5, 15, 0, 0}}));
+  EXPECT_EQ(of(s, SteadyStep::repeated, 1).traces.at(0).records.front().step, 1);
+  // A second schedule as long as the first is not steady for being so.
+  s.schedules.steps.push_back(s.schedules.steps.front());
+  s.times.steps.push_back(s.times.steps.front());
+  EXPECT_EQ(of(s, SteadyStep::first, 1).traces.at(0).records.front().step, 1);
+  EXPECT_EQ(of(s, SteadyStep::repeated, 1).traces.at(0).records.front().step, 2);
+  s.times.steps.back()[1].run_ns = 30;
+  EXPECT_EQ(of(s, SteadyStep::first).lengths_ns, Ends{35});
+  s.times.own_issue = {{0, 0}, {0, 0}, {0, 0}, {0, 6}};  // the host is steady from the fourth step on
+  EXPECT_EQ(of(s, SteadyStep::first).lengths_ns, Ends{36});
+  // Steps of which none is as long as the one before it end with the eighth.
+  s.times.jitter = Jitter(1, {Jitter::lognormal(0.5)});
+  s.times.steps.back() = {{0, 1e6}, {1e6}};
+  s.times.own_issue.clear();
+  EXPECT_EQ(of(s, SteadyStep::repeated, 1).traces.at(0).records.front().step, 1 + 7);
+}
+
+TEST(Forecast, ARunTellsEachStepAndRecordsTheLast) {
+  HandSchedule s;
+  s.op(OpKind::forward, Lane::compute, {}, schedule::kNoEvent, {10});
+  s.times.compute_factor = {1, 2};
+  const schedule::Training training = training_of(s);
+  std::vector<trace::RankTrace> traces(1);
+  std::vector<Ends> told;
+  forecast_run(training, s.times, 4, 2, traces, [&](std::size_t step, const std::vector<double>& lengths_ns) {
+    EXPECT_EQ(step, told.size());
+    told.push_back(lengths_ns);
+    return true;
+  });
+  EXPECT_EQ(told, std::vector<Ends>(4, Ends{10, 20}));
+  EXPECT_EQ(rows_of(traces[0]), (std::vector<Row>{{2, 0, 20, 20, 30, 0, 0}, {3, 0, 30, 30, 40, 0, 0}}));
+  told.clear();
+  forecast_run(training, s.times, 4, 2, traces, [&](std::size_t, const std::vector<double>& lengths_ns) {
+    told.push_back(lengths_ns);
+    return told.size() < 3;
+  });
+  EXPECT_EQ(told.size(), 3U);
+}
+
+/// The host takes 1 ns an op. Rank 1 computes half as fast, and its link is half as fast: a gather takes 4 + 12, of
+/// which rank 0's link is busy for 4 + 6.
 TEST(Replay, RecordsAreAnExecutors) {
   HandSchedule s;
   s.op(OpKind::forward, Lane::compute, {}, 0, {100});
   s.collective(Lane::all_gather, schedule::Group::shard, {0}, 1, {4, 6});
   s.op(OpKind::reshard, Lane::compute, {1}, schedule::kNoEvent);
-  s.times.compute_factor = {1, 2};
-  s.times.host.issue_ns = 1;
-  std::vector<trace::RankTrace> traces(1);
-  traces[0].rank = 0;
+  s.op(OpKind::host_wait, Lane::compute, {1}, schedule::kNoEvent);
+  s.op(OpKind::forward, Lane::compute, {}, schedule::kNoEvent, {5});
+  HandSchedule steady;
+  steady.op(OpKind::reshard, Lane::compute, {}, schedule::kNoEvent);
+  steady.collective(Lane::all_gather, schedule::Group::shard, {}, schedule::kNoEvent, {4, 6});
+  s.schedules.steps.push_back(steady.schedules.steps.front());
+  s.times.steps.push_back(steady.times.steps.front());
+  s.times.compute_factor = s.times.link_factor = {1, 2};
+  s.times.host = {.issue_ns = 1, .step_ns = 7, .start_ns = 1000};
+  const plan::Groups two(plan::Mesh{2, 1});
+  for (const auto& replay :
+       {walk_in_issue_order(s.schedules, two, s.times), walk_in_time_order(s.schedules, two, s.times)}) {
+    std::vector<trace::RankTrace> traces(2);
+    traces[1].rank = 1;
+    replay->step(traces);
+    replay->step(traces);
+    replay->step({});
+    replay->step({&traces[1], 1});
+    EXPECT_EQ(rows_of(traces[0]), (std::vector<Row>{{0, 0, 1000, 1001, 1101, 0, 0},
+                                                    {0, 1, 1001, 1101, 1217, 1201, 10},
+                                                    {0, 2, 1002, 0, 0, 0, 0},  // nothing to do
+                                                    {0, 3, 1003, 0, 1217, 0, 0},
+                                                    {0, 4, 1217, 1218, 1223, 0, 0},
+                                                    {1, 0, 1230, 0, 0, 0, 0},
+                                                    {1, 1, 1231, 1232, 1253, 1237, 10}}));
+    EXPECT_EQ(rows_of(traces[1]), (std::vector<Row>{{0, 0, 1000, 1001, 1201, 0, 0},
+                                                    {0, 1, 1001, 1201, 1217, 1201, 16},
+                                                    {0, 2, 1002, 0, 0, 0, 0},
+                                                    {0, 3, 1003, 0, 1217, 0, 0},
+                                                    {0, 4, 1217, 1218, 1228, 0, 0},
+                                                    {1, 0, 1235, 0, 0, 0, 0},
+                                                    {1, 1, 1236, 1237, 1253, 1237, 16},
+                                                    {3, 0, 1285, 0, 0, 0, 0},
+                                                    {3, 1, 1286, 1287, 1303, 1287, 16}}));
+    EXPECT_EQ(windows_of(traces[0]),
+              (std::vector<std::array<std::int64_t, 3>>{{1000, 1223, 1218}, {1230, 1253, 1232}}));
+    EXPECT_EQ(windows_of(traces[1]),
+              (std::vector<std::array<std::int64_t, 3>>{{1000, 1228, 1218}, {1235, 1253, 1237}, {1285, 1303, 1287}}));
+  }
+}
+
+TEST(Replay, AGroupArrivesWithItsLastRankWhicheverThatIs) {
+  for (int ranks = 2; ranks < 12; ++ranks) {
+    for (int slow = 0; slow < ranks; ++slow) {
+      HandSchedule s;
+      s.op(OpKind::backward, Lane::compute, {}, 0, {100});
+      s.collective(Lane::reduce_scatter, schedule::Group::shard, {0}, schedule::kNoEvent, {0, 10});
+      s.times.compute_factor.assign(static_cast<std::size_t>(ranks), 1.0);
+      s.times.compute_factor[static_cast<std::size_t>(slow)] = 2;
+      EXPECT_EQ(s.ends(plan::Groups(plan::Mesh{ranks, 1})), Ends(static_cast<std::size_t>(ranks), 210)) << slow;
+    }
+  }
+}
+
+TEST(Replay, ATransferTakesAsLongAsTheSlowestLinkOfItsOwnGroup) {
+  HandSchedule s;
+  s.collective(Lane::all_gather, schedule::Group::shard, {}, schedule::kNoEvent, {3, 10});
+  const plan::Groups groups(plan::Mesh{2, 2});
+  s.times.link_factor = {1, 2, 4, 1};
+  EXPECT_EQ(s.ends(groups), (Ends{23, 23, 43, 43}));
+  s.times.link_factor = {0.5, 0.25, 0.75, 0.75};  // some are faster
+  s.times.steps.front()[0].link_ns = 100;
+  EXPECT_EQ(s.ends(groups), (Ends{53, 53, 78, 78}));
+}
+
+/// Times of issuing: the host's for each op, some ops' own on top, or given by rank; ops without work take no lane's
+/// time, and the next step begins when the host, too, is done.
+TEST(Replay, TheHostTakesItsTimeToIssue) {
+  HandSchedule s;
+  s.op(OpKind::forward, Lane::compute, {}, schedule::kNoEvent, {10});
+  s.op(OpKind::reshard, Lane::compute, {}, schedule::kNoEvent);
+  const plan::Groups groups(plan::Mesh{2, 2});
+  s.times.compute_factor = {1, 2, 3, 4};
+  s.times.host = {.issue_ns = 100, .step_ns = 3};
+  EXPECT_EQ(s.ends(groups), (Ends{110, 120, 130, 140}));
+  EXPECT_EQ(s.ends(groups, 2), (Ends{313, 323, 333, 343})) << "from 203 on";
+  s.times.own_issue = {{7, 5}, {20, 0}};
+  EXPECT_EQ(s.ends(groups), (Ends{117, 127, 137, 147}));
+  EXPECT_EQ(s.ends(groups, 2), (Ends{345, 355, 365, 375})) << "from 107 + 105 + 3 on, after 120";
+  s.times.issue = OpTimes::Issue::given;
+  s.times.given_issue = {{{1, 50}, {2, 60}, {3, 70}, {4, 80}}};
+  EXPECT_EQ(s.ends(groups), (Ends{11, 22, 33, 44}));
+  EXPECT_EQ(s.ends(groups, 2), (Ends{65, 87, 109, 131})) << "from 54, 65, 76, 87 on";
+  // A step in which no lane does anything is over when it begins.
+  HandSchedule nothing;
+  nothing.op(OpKind::host_wait, Lane::compute, {}, schedule::kNoEvent);
+  nothing.times.host = {.step_ns = 3, .start_ns = 50};
+  EXPECT_EQ(nothing.ends(groups), Ends{50});
+  EXPECT_EQ(nothing.ends(groups, 2), Ends{53});
+}
+
+/// Every op takes twice as long, and whatever computes for some time is held up by 1000.
+TEST(Replay, JitterHoldsUpComputationAlone) {
+  HandSchedule s;
+  s.op(OpKind::forward, Lane::compute, {}, 0, {10});
+  s.op(OpKind::copy_in, Lane::copy, {0}, 1, {10});
+  s.collective(Lane::all_gather, schedule::Group::shard, {1}, 2, {4, 6});
+  s.op(OpKind::optimizer, Lane::compute, {2}, 3, {0});
+  s.op(OpKind::optimizer, Lane::compute, {}, 4, {1});
+  s.times.jitter = Jitter(1, {{2}}, 1 - 0x1p-32, 1000);
+  const plan::Groups two(plan::Mesh{2, 1});
+  EXPECT_EQ(s.ends(two), (Ends{1020 + 20 + 20 + 0 + 1002, 1020 + 20 + 20 + 0 + 1002}));
+  // Ops of the second kind of scatter take three times as long.
+  s.times.jitter = Jitter(1, {{2}, {3}});
+  for (const std::size_t op : {0, 2}) s.times.steps.front()[op].scatter = 1;
+  EXPECT_EQ(s.ends(two), (Ends{30 + 20 + 30 + 0 + 2, 30 + 20 + 30 + 0 + 2}));
+  // A transfer of 100 + 200 that takes a quarter of that is over before its latency should be.
+  s = {};
+  s.collective(Lane::all_gather, schedule::Group::shard, {}, schedule::kNoEvent, {100, 100});
+  s.times.jitter = Jitter(1, {{0.25}});
+  s.times.link_factor = {1, 2};
+  for (const auto& replay :
+       {walk_in_issue_order(s.schedules, two, s.times), walk_in_time_order(s.schedules, two, s.times)}) {
+    std::vector<trace::RankTrace> traces(1);
+    replay->step(traces);
+    EXPECT_EQ(rows_of(traces[0]), (std::vector<Row>{{0, 0, 0, 0, 75, 0, 75}}));
+  }
+}
+
+/// Ops take what each rank is given. A gather is over for each in its own time; the communicator is free with the last.
+TEST(Replay, GivenTimesAreTakenAsTheyAre) {
+  HandSchedule s;
+  s.op(OpKind::forward, Lane::compute, {}, 0, {1000});
+  s.collective(Lane::all_gather, schedule::Group::shard, {0}, schedule::kNoEvent, {1000, 1000});
+  s.collective(Lane::reduce_scatter, schedule::Group::shard, {}, schedule::kNoEvent, {1000, 1000});
+  s.op(OpKind::reshard, Lane::compute, {}, schedule::kNoEvent, {1000});
+  s.times.ops = OpTimes::Ops::given;
+  s.times.given = {{{10, 5, 1, 9}, {30, 9, 1, 9}}, {{0, 1, 0, 0}, {0, 1, 0, 0}}};
+  s.times.host.wake_ns = 2;
   const plan::Groups two(plan::Mesh{2, 1});
   const auto replay = make_replay(s.schedules, two, s.times);
+  std::vector<trace::RankTrace> traces(2);
+  traces[1].rank = 1;
   replay->step(traces);
-  ASSERT_EQ(traces[0].records.size(), 3U);
-  const trace::Record& gather = traces[0].records[1];
-  EXPECT_EQ(gather.issued_ns, 1);
-  EXPECT_EQ(gather.begin_ns, 101);
-  EXPECT_EQ(gather.peers_arrived_ns, 201);
-  EXPECT_EQ(gather.end_ns, 211);
-  EXPECT_EQ(traces[0].records[2].begin_ns, 0);  // nothing to do
-  ASSERT_EQ(traces[0].steps.size(), 1U);
-  EXPECT_EQ(traces[0].steps[0].end_ns, 211);
-  EXPECT_EQ(traces[0].steps[0].issued_ns, 3);
+  // The gather is asked for at 12 and 32, and takes 5 and 9; the reduction then wakes at 43.
+  EXPECT_EQ(rows_of(traces[0]),
+            (std::vector<Row>{
+                {0, 0, 0, 0, 10, 0, 0}, {0, 1, 0, 12, 37, 32, 0}, {0, 2, 0, 43, 44, 43, 0}, {0, 3, 0, 0, 0, 0, 0}}));
+  EXPECT_EQ(rows_of(traces[1]),
+            (std::vector<Row>{
+                {0, 0, 0, 0, 30, 0, 0}, {0, 1, 0, 32, 41, 32, 0}, {0, 2, 0, 43, 44, 43, 0}, {0, 3, 0, 0, 0, 0, 0}}));
+  EXPECT_EQ(replay->last_step().end_ns, (Ends{44, 44}));
+  replay->step({});
+  EXPECT_EQ(replay->last_step().end_ns, (Ends{47, 47})) << "44, 1 for the gather, 2 to wake, 0";
 }
 
 /// Costs that are different for every op.
@@ -252,7 +581,9 @@ void expect_equal(const Walked& a, const Walked& b) {
       ASSERT_EQ(x.begin_ns, y.begin_ns) << "rank " << rank << ", record " << i;
       ASSERT_EQ(x.end_ns, y.end_ns) << "rank " << rank << ", record " << i;
       ASSERT_EQ(x.peers_arrived_ns, y.peers_arrived_ns) << "rank " << rank << ", record " << i;
+      ASSERT_NEAR(static_cast<double>(x.link_ns), static_cast<double>(y.link_ns), 1) << "halves are rounded";
     }
+    EXPECT_EQ(windows_of(a.traces[rank]), windows_of(b.traces[rank]));
   }
 }
 
@@ -378,31 +709,6 @@ TEST(MaxPlusBound, LeavingWaitsOutChangesNothing) {
     EXPECT_EQ(max_plus_bound(schedule, c.schedules.event_count, c.plan.groups, by_rank),
               plain_bound(schedule, c.schedules.event_count, c.plan.groups, by_rank));
   }
-}
-
-TEST(Jitter, DrawsTheSameForTheSameRankWhoeverAsks) {
-  const Jitter jitter(3, {Jitter::lognormal(0.1)});
-  std::vector<double> all(100, 1e6), half(50, 1e6);
-  jitter.apply(2, 5, 0, false, all);
-  jitter.apply(2, 5, 50, false, half);
-  EXPECT_TRUE(std::equal(half.begin(), half.end(), all.begin() + 50));
-  std::vector<double> other(100, 1e6);
-  jitter.apply(3, 5, 0, false, other);
-  EXPECT_NE(all, other);
-}
-
-TEST(Jitter, HasTheDistributionThatItWasGiven) {
-  const Jitter jitter(1, {{0.9, 1.0, 1.0, 1.5}}, 0.01, 1e6);
-  std::vector<double> ns(200'000, 1000.0);
-  jitter.apply(0, 0, 0, true, ns);
-  const auto share = [&](double value) {
-    return static_cast<double>(std::ranges::count_if(ns, [&](double x) { return x == value || x == value + 1e6; })) /
-           200'000;
-  };
-  EXPECT_NEAR(share(900), 0.25, 0.005);
-  EXPECT_NEAR(share(1000), 0.5, 0.005);
-  EXPECT_NEAR(share(1500), 0.25, 0.005);
-  EXPECT_NEAR(static_cast<double>(std::ranges::count_if(ns, [](double x) { return x > 1e6; })) / 200'000, 0.01, 0.002);
 }
 
 }  // namespace
