@@ -189,7 +189,7 @@ TEST(ModelShapes, ASharedExpertIsAMatrixOfTheBlockBehindTheRoutedOnes) {
   EXPECT_EQ(model_shapes(model).parameter_count(), separate);
 }
 
-/// Of two ranks each has half of the experts, and all of the rest.
+/// Each of two ranks has half of the experts, and all of the rest.
 TEST(ModelShapes, RanksShareExpertsByTheirNumber) {
   config::Model model;
   model.layers = 1;

@@ -253,6 +253,8 @@ TEST(Plan, ExpertsAreSplitAlongTheirNumberUnlessThereAreMoreRanks) {
     EXPECT_EQ(experts.sharded[0].rows, rows);
     EXPECT_EQ(experts.shards, shards);
     EXPECT_EQ(experts.copied, shards == 1);
+    EXPECT_EQ(plan.units.back().group, Group::expert_shard);
+    EXPECT_EQ(plan.with_modules, 2);
   }
   for (const auto& [unit, orders, nests, early] : {std::tuple{ExpertUnit::group, false, false, false},
                                                    {ExpertUnit::module, false, true, false},
@@ -268,24 +270,6 @@ TEST(Plan, ExpertsAreSplitAlongTheirNumberUnlessThereAreMoreRanks) {
       EXPECT_EQ(plan.units.size(), ranks == 2 ? 3U : 2U);
     }
   }
-}
-
-TEST(Units, OfAWholeModelHaveTheExpertsOfTheRoot) {
-  config::RunConfig c;
-  c.model.layers = 2;
-  c.model.experts = 4;
-  c.model.active_experts = 2;
-  c.mesh = {.ranks = 4, .shard = 4, .replicate = 1};
-  c.mesh.expert = 2;
-  c.fsdp.wrap.mode = config::Wrap::Mode::model;
-  c.fsdp.layout = config::Layout::per_param;
-  const Plan plan = make_plan(c);
-  ASSERT_EQ(plan.units.size(), 2U);
-  EXPECT_EQ(plan.with_modules, 1);
-  EXPECT_EQ(plan.units[0].experts, 1);
-  EXPECT_EQ(plan.units[1].members.experts_of, 0);
-  EXPECT_EQ(plan.units[1].label(), "ER");
-  EXPECT_EQ(plan.units[1].group, Group::expert_shard);
 }
 
 TEST(Units, StayGatheredBelowTheThresholdIfAnybodyElseHasAPart) {

@@ -324,6 +324,16 @@ std::string places(const Reduction& r) {
   return text;
 }
 
+/// No bucket: a unit is reduced before the next one's backward.
+TEST(Reducer, WithoutABucketEachUnitIsReducedAtOnce) {
+  config::RunConfig c = reducing(Layout::flat);
+  c.fsdp.reduce_by = config::ReduceBy::all_reduce;
+  Reduction r(c);
+  for (const int unit : {2, 1}) r.reduce(unit);
+  EXPECT_EQ(r.ops(),
+            "backward post_backward all_reduce finish_gradient backward post_backward all_reduce finish_gradient");
+}
+
 TEST(Reducer, EachUnitOfABucketHasItsPlace) {
   config::RunConfig c = reducing(Layout::flat);
   c.fsdp.reduce_scatter_buffers = 0;
@@ -407,7 +417,7 @@ TEST(Reducer, BucketsCountAmongTheElementsThatMayWait) {
   EXPECT_EQ(freed->unit, 4);
 }
 
-/// What a reduction-only microbatch leaves is waited for before the next one, where that is asked.
+/// Sums that a reduction-only microbatch leaves are waited for before the next one, where that is asked.
 TEST(Reducer, SumsOfShardsAreWaitedForAtTheEndOfABackward) {
   config::RunConfig c = testing::decoder_config(4, 2, 2);
   c.fsdp.strategy = config::Strategy::hybrid_shard;

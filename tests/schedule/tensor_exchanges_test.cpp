@@ -130,14 +130,14 @@ TEST(TensorExchanges, TheHostWaitsForNumbersOfRows) {
   config.mesh.expert = 2;
   config.fsdp.activation_checkpointing = true;
   std::vector<plan::ModuleSizes> sizes = testing::made_up_sizes(plan::make_plan(config));
-  sizes[1].forward_parts[0].told = 6;
-  sizes[1].recompute_parts = {{.flops = 1e6, .told = 6}, {1e6}};
+  sizes[1].forward_parts[0].told = 1;
+  sizes[1].recompute_parts = {{.flops = 1e6, .told = 1}, {1e6}};
   const testing::ScheduleCase c = make_training(config, sizes);
   std::vector<std::string> names;
   for (const Op& op : c.schedules.steady().ops) {
     if (op.module != 1 && op.kind != OpKind::host_wait) continue;
     if (op.kind == OpKind::expert_counts) {
-      EXPECT_EQ(op.collective()->count, 6);
+      EXPECT_EQ(op.collective()->count, 1);
       EXPECT_EQ(op.collective()->group, Group::expert);
       EXPECT_EQ(op.collective()->dtype, DType::i32);
     }

@@ -137,7 +137,7 @@ TEST(WastedGathers, AreFollowedFromBufferToBuffer) {
   constexpr std::int64_t kSent = 3 * 4 * 3;  // three floats to each of the three others
   EXPECT_EQ(found({gather(1, 0), pass(1, 0), pass(2, 5), gather(1, 1), pass(1, 1)}), Found{});
   EXPECT_EQ(found({gather(1, 0), pass(1, 0), gather(1, 1), pass(2, 1)}), (Found{{Waste::freed_early, 1, 2, 0, kSent}}));
-  EXPECT_EQ(found({gather(1, 0), pass(1, 0, kNoBuffer, 0), pass(1, 0, kNoBuffer, 1), gather(1, 1), pass(2, 1)}),
+  EXPECT_EQ(found({gather(1, 0), pass(1, 0, kNoBuffer, 0), pass(1, 5, kNoBuffer, 1), gather(1, 1), pass(2, 1)}),
             (Found{{Waste::freed_early, 1, 3, 0, kSent}}))
       << "parts of one pass are one use";
   EXPECT_EQ(found({gather(1, 0), gather(1, 1), pass(1, 0, 1), pass(2, 1)}), Found{}) << "read together";
