@@ -82,7 +82,7 @@ FOLDERS = [
     Folder("runs", 6200, "cell.h, trial.h, measure.h, result_fields.h",
            "record config launch hardware trace plan schedule backend model clock account engine",
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
-    Folder("tune", 4190, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
+    Folder("tune", 4150, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
     Folder("foreign", 11850, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
@@ -118,12 +118,12 @@ class Limit:
 # Of the whole project. Keys are the rows of "All keys" in profiles/README.md, which config_test keeps current.
 LIMITS = [
     Limit("src", 640, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
-    Limit("keys", 159, "keys", "profiles/README.md"),
-    Limit("tests", 87530, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("keys", 158, "keys", "profiles/README.md"),
+    Limit("tests", 88500, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 10150, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4250, "lines", "bench/**/*.cpp bench/**/*.h"),
-    Limit("profiles", 4710, "lines", "profiles/**/*.toml"),
-    Limit("docs", 37990, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("profiles", 4700, "lines", "profiles/**/*.toml"),
+    Limit("docs", 37800, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

@@ -31,8 +31,8 @@ constexpr const char* kFormat = "fsdpbench checkpoint";
 constexpr int kVersion = 6;  // the one that is written, and the only one that is read
 constexpr std::string_view kStepPrefix = "step-";
 
-[[noreturn]] void fail(const fs::path& path, const std::string& what) {
-  throw ConfigError(fmt::format("{}: {}; expected a checkpoint that `run` saved.", path.string(), what));
+ConfigError error_of(const fs::path& path, const std::string& what) {
+  return ConfigError(fmt::format("{}: {}; expected a checkpoint that `run` saved.", path.string(), what));
 }
 
 bool has_manifest(const fs::path& folder) {
@@ -46,7 +46,7 @@ std::map<std::int64_t, bool, std::greater<>> steps_in(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    std::int64_t number = 0;
+    std::int64_t number{};
     if (!name.starts_with(kStepPrefix)) continue;
     std::from_chars(name.data() + kStepPrefix.size(), name.data() + name.size(), number);
     if (entry->path() == step_folder(folder, number)) steps[number] = has_manifest(entry->path());
@@ -117,13 +117,14 @@ Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder) {
   const fs::path path = folder / kManifest;
   const json content =
       json::parse(read_input(path, kMostOfAManifest, "expected a complete checkpoint"), nullptr, false);
-  if (!content.is_object() || content.value("format", json()) != kFormat) fail(path, "is no manifest of a checkpoint");
+  if (!content.is_object() || content.value("format", json()) != kFormat)
+    throw error_of(path, "is no manifest of a checkpoint");
   if (const json version = content.value("version", json()); version != kVersion) {
     throw ConfigError(
         fmt::format("{}: has version {}, and this program reads version {}.", path.string(), version.dump(), kVersion));
   }
   if (content.value("digest", json()) != json_digest(content)) {
-    fail(path, "is not as it was saved: its digest is another");
+    throw error_of(path, "is not as it was saved: its digest is another");
   }
   try {
     position_ = {content.at("steps").get<std::int64_t>(), content.at("samples").get<std::int64_t>()};
@@ -132,7 +133,7 @@ Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder) {
       files_[name] = {file.at("bytes").get<std::int64_t>(), file.at("xxh3_128").get<std::string>()};
     }
   } catch (const json::exception&) {
-    fail(path, "is damaged: a part is missing, or no such thing");
+    throw error_of(path, "is damaged: a part is missing, or no such thing");
   }
 }
 
@@ -148,9 +149,9 @@ void Checkpoint::check(const config::RunConfig& config) const {
   for (const auto& [name, file] : files_) {
     std::error_code error;
     const fs::path path = folder_ / name;
-    if (!fs::is_regular_file(path, error)) fail(path, "is missing");
+    if (!fs::is_regular_file(path, error)) throw error_of(path, "is missing");
     if (const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error)); bytes != file.bytes) {
-      fail(path, fmt::format("has {} bytes and was saved with {}", bytes, file.bytes));
+      throw error_of(path, fmt::format("has {} bytes and was saved with {}", bytes, file.bytes));
     }
   }
 }
@@ -159,18 +160,18 @@ void Checkpoint::load(const plan::Plan& plan, int rank, Masters& masters) const 
   const std::string name = file_name(plan, rank);
   const fs::path path = folder_ / name;
   const auto saved = files_.find(name);
-  if (saved == files_.end()) fail(path, "is not in the manifest");
+  if (saved == files_.end()) throw error_of(path, "is not in the manifest");
   std::ifstream file(path, std::ios::binary);
   ParametersDigest digest;
   masters.upload([&](std::span<float> values) {
     file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
-    if (!file) fail(path, "cannot be read, or is too short");
+    if (!file) throw error_of(path, "cannot be read, or is too short");
     digest.add(values);
   });
   std::string end(ParametersDigest::kText, '\0');
   file.read(end.data(), std::ssize(end));
   if (digest.bits() != saved->second.digest || end != saved->second.digest) {
-    fail(path, "is damaged: its bytes are not those that were saved");
+    throw error_of(path, "is damaged: its bytes are not those that were saved");
   }
 }
 

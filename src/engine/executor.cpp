@@ -49,9 +49,8 @@ using schedule::OpKind;
 namespace {
 
 std::size_t most_ops(const schedule::Schedules& schedules) {
-  std::size_t ops = 0;
-  for (const schedule::Schedule& schedule : schedules.steps) ops = std::max(ops, schedule.ops.size());
-  return ops;
+  const auto ops = [](const schedule::Schedule& schedule) { return schedule.ops.size(); };
+  return ops(std::ranges::max(schedules.steps, {}, ops));
 }
 
 }  // namespace
@@ -177,7 +176,7 @@ float Executor::run_step(std::int64_t step) {
   context_.device.enqueue(
       Lane::compute, "read loss",
       [this, loss](backend::Kernels& kernels) {
-        kernels.download(loss, losses_.data(), static_cast<std::int64_t>(losses_.size() * 4));
+        kernels.download(loss, losses_.data(), static_cast<std::int64_t>(std::span(losses_).size_bytes()));
       },
       nullptr);
   context_.device.synchronize();

@@ -39,6 +39,12 @@ void for_each_run(const plan::ParameterShape& shape, int part, std::int64_t begi
   }
 }
 
+/// Calls use(begin, count) for all of `numel` elements, `most` at a time.
+template <class Use>
+void in_parts(std::int64_t numel, std::int64_t most, Use use) {
+  for (std::int64_t begin = 0; begin < numel; begin += most) use(begin, std::min(most, numel - begin));
+}
+
 /// `fill`, which knows whole parameters, asked for elements of this rank's part.
 model::FillParameter of_part(const model::FillParameter& fill, const plan::Plan& plan, int rank) {
   return [&fill, &plan, rank](int parameter, std::int64_t begin, std::span<float> out) {
@@ -98,9 +104,9 @@ void for_each_piece(const plan::Plan& plan, const BufferTable& buffers, std::spa
   for (const BufferRole role : kStateRoles) {
     for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
       const std::span<std::byte> memory = buffers.persistent(role, u);
-      for (std::int64_t done = 0, numel = std::ssize(memory) / kBytes; done < numel; done += std::ssize(staging)) {
-        use(memory.data() + done * kBytes, staging.first(std::min<std::int64_t>(std::ssize(staging), numel - done)));
-      }
+      in_parts(std::ssize(memory) / kBytes, std::ssize(staging), [&](std::int64_t begin, std::int64_t count) {
+        use(memory.data() + begin * kBytes, staging.first(count));
+      });
     }
   }
 }
@@ -182,13 +188,13 @@ class Collection {
     const plan::Group group = group_of(first.unit);
     const int shard_index = plan_.groups.index(group, context_.rank);
     for (const Part& part : parts) {
-      for (std::int64_t done = 0; done < part.piece.count; done += Masters::kPieceNumel) {
-        const ShardPiece some{part.piece.parameter, part.piece.parameter_offset + done, part.piece.shard_offset + done,
-                              std::min(Masters::kPieceNumel, part.piece.count - done)};
+      in_parts(part.piece.count, Masters::kPieceNumel, [&](std::int64_t begin, std::int64_t count) {
+        const ShardPiece some{part.piece.parameter, part.piece.parameter_offset + begin,
+                              part.piece.shard_offset + begin, count};
         std::byte* buffer = part.shard == shard_index ? master + some.shard_offset * kBytes : arrived_;
         communicators_.of(group).broadcast(Lane::compute, buffer, some.count, DType::f32, part.shard, nullptr);
         show(some, buffer);
-      }
+      });
     }
   }
 
@@ -196,12 +202,10 @@ class Collection {
 
   /// Whether all parts lie in the window, which moves onto them if they fit into it.
   bool gather(const std::vector<Part>& parts, const ShardLayout& layout) {
-    std::int64_t begin = layout.shard_numel;
-    std::int64_t end = 0;
-    for (const Part& part : parts) {
-      begin = std::min(begin, part.piece.shard_offset);
-      end = std::max(end, part.piece.shard_offset + part.piece.count);
-    }
+    const auto begin_of = [](const Part& part) { return part.piece.shard_offset; };
+    const auto end_of = [](const Part& part) { return part.piece.shard_offset + part.piece.count; };
+    const std::int64_t begin = begin_of(std::ranges::min(parts, {}, begin_of));
+    const std::int64_t end = end_of(std::ranges::max(parts, {}, end_of));
     const int unit = parts.front().unit;
     if (window_.unit == unit && window_.begin <= begin && end <= window_.end) return true;
     const std::int64_t most = Masters::kPieceNumel / layout.shards;
@@ -225,17 +229,16 @@ class Collection {
   void join(const ShardPiece& piece, const std::byte* memory) {
     const plan::ParameterShape& shape = plan_.shapes.parameters[piece.parameter];
     const std::int64_t most = joined_bytes(plan_) / kBytes / shape.parts;
-    for (std::int64_t done = 0; done < piece.count; done += most) {
-      const std::int64_t count = std::min(most, piece.count - done);
+    in_parts(piece.count, most, [&](std::int64_t begin, std::int64_t count) {
       communicators_.of(plan_.group_of_parts(shape))
-          .all_gather(Lane::compute, memory + done * kBytes, joined_, count, DType::f32, nullptr);
-      if (context_.rank != 0) continue;
+          .all_gather(Lane::compute, memory + begin * kBytes, joined_, count, DType::f32, nullptr);
+      if (context_.rank != 0) return;
+      const ShardPiece some{piece.parameter, piece.parameter_offset + begin, {}, count};
       for (int part = 0; part < shape.parts; ++part) {
-        const ShardPiece some{piece.parameter, piece.parameter_offset + done, 0, count};
         download(some, joined_ + part * count * kBytes,
-                 [&](std::int64_t begin, std::span<const float> values) { put(shape, part, begin, values); });
+                 [&](std::int64_t at, std::span<const float> values) { put(shape, part, at, values); });
       }
-    }
+    });
     if (context_.rank != 0 || piece.parameter_offset + piece.count < shape.numel()) return;
     take_(piece.parameter, 0, whole_);
   }
@@ -250,18 +253,16 @@ class Collection {
   /// Calls use(begin, values) with a piece's elements, some at a time.
   template <class Use>
   void download(const ShardPiece& piece, const std::byte* memory, Use use) {
-    for (std::int64_t done = 0; done < piece.count;) {
-      const std::int64_t count = std::min(static_cast<std::int64_t>(staging_.size()), piece.count - done);
+    in_parts(piece.count, std::ssize(staging_), [&](std::int64_t begin, std::int64_t count) {
       context_.device.enqueue(
           Lane::compute, "collect",
-          [source = memory + done * kBytes, target = staging_.data(), count](backend::Kernels& kernels) {
+          [source = memory + begin * kBytes, target = staging_.data(), count](backend::Kernels& kernels) {
             kernels.download(source, target, count * kBytes);
           },
           nullptr);
       context_.device.synchronize();
-      use(piece.parameter_offset + done, staging_.first(count));
-      done += count;
-    }
+      use(piece.parameter_offset + begin, staging_.first(count));
+    });
   }
 
   backend::RankContext& context_;
@@ -334,8 +335,8 @@ void Masters::cast_device_shards() {
 void Masters::load(BufferRole role, int unit, const std::vector<ShardPiece>& pieces, std::span<float> staging,
                    const model::FillParameter& fill, int threads) {
   const std::span<std::byte> target = buffers_.persistent(role, unit);
-  for (std::int64_t begin = 0, numel = std::ssize(target) / kBytes; begin < numel; begin += std::ssize(staging)) {
-    const std::span<float> some = staging.first(std::min<std::int64_t>(std::ssize(staging), numel - begin));
+  in_parts(std::ssize(target) / kBytes, std::ssize(staging), [&](std::int64_t begin, std::int64_t count) {
+    const std::span<float> some = staging.first(count);
     fill_window(pieces, begin, some, fill, threads);
     context_.device.enqueue(
         Lane::compute, "initialize",
@@ -344,7 +345,7 @@ void Masters::load(BufferRole role, int unit, const std::vector<ShardPiece>& pie
         },
         nullptr);
     context_.device.synchronize();  // before the next piece takes the same place
-  }
+  });
 }
 
 void Masters::download(const std::function<void(std::span<const float>)>& take) const {

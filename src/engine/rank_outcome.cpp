@@ -72,9 +72,9 @@ class Writer {
     (*this)(static_cast<std::uint64_t>(v.size()));
     bytes_.append(v);
   }
-  /// Elements that are told one by one, of at least `least_size` bytes each.
+  /// Elements that are told one by one.
   template <class T, class Each>
-  void each(const std::vector<T>& all, std::size_t /*least_size*/, Each tell) {
+  void each(const std::vector<T>& all, Each tell) {
     (*this)(static_cast<std::uint64_t>(all.size()));
     for (const T& one : all) tell(one);
   }
@@ -98,17 +98,21 @@ class Reader {
     const std::uint64_t count = number();
     const char* source = next(count, sizeof(T));
     v.resize(count);
-    if (count > 0) std::memcpy(v.data(), source, count * sizeof(T));
+    std::copy_n(source, count * sizeof(T), reinterpret_cast<char*>(v.data()));
   }
   void text(std::string& v) {
     const std::uint64_t size = number();
     v.assign(next(size, 1), size);
   }
   template <class T, class Each>
-  void each(std::vector<T>& all, std::size_t least_size, Each tell) {
+  void each(std::vector<T>& all, Each tell) {
     const std::uint64_t count = number();
-    check(count, least_size);
     for (std::uint64_t i = 0; i < count; ++i) tell(all.emplace_back());
+  }
+  std::uint64_t number() {
+    std::uint64_t n{};
+    (*this)(n);
+    return n;
   }
   void end() const {
     if (!bytes_.empty()) {
@@ -117,18 +121,11 @@ class Reader {
   }
 
  private:
-  std::uint64_t number() {
-    std::uint64_t n = 0;
-    (*this)(n);
-    return n;
-  }
-  void check(std::uint64_t n, std::size_t size) const {
-    if (n <= bytes_.size() / size) return;
-    throw BackendError(fmt::format("the outcome of a rank is cut short: {} x {} bytes are announced and {} are there",
-                                   n, size, bytes_.size()));
-  }
   const char* next(std::uint64_t n, std::size_t size) {
-    check(n, size);
+    if (n > bytes_.size() / size) {
+      throw BackendError(fmt::format("the outcome of a rank is cut short: {} x {} bytes are announced and {} are there",
+                                     n, size, bytes_.size()));
+    }
     const char* begin = bytes_.data();
     bytes_.remove_prefix(n * size);
     return begin;
@@ -145,11 +142,11 @@ void show(Archive& archive, Outcome& o) {
   archive.list(o.trace.records);
   archive.list(o.trace.memory);
   archive.list(o.trace.activities);
-  archive.each(o.trace.activity_names, sizeof(std::uint64_t), [&](auto& name) { archive.text(name); });
+  archive.each(o.trace.activity_names, [&](auto& name) { archive.text(name); });
   archive(o.memory);
   archive(o.host_memory);
   archive(o.wire_bytes);
-  archive.each(o.device, 2 * sizeof(std::uint64_t), [&](auto& fact) {
+  archive.each(o.device, [&](auto& fact) {
     archive.text(fact.first);
     archive.text(fact.second);
   });
@@ -180,14 +177,12 @@ std::string to_bytes(const RankOutcome& o) {
 
 RankOutcome outcome_from_bytes(std::string_view bytes) {
   Reader r(bytes);
-  std::uint64_t layout = 0;
-  r(layout);
-  if (layout != kLayout) {
+  if (r.number() != kLayout) {
     throw BackendError("the outcome of a rank has another layout: do all ranks run the same program?");
   }
   RankOutcome o;
   show(r, o);
-  bool has_gpu = false;
+  bool has_gpu{};
   r(has_gpu);
   if (has_gpu) show_gpu(r, o.gpu.emplace());
   r.end();

@@ -70,7 +70,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
   std::int64_t step = 0;
-  std::optional<PoolStatistics> memory, host_memory;  // of the steps, without what bringing the parameters home needs
+  std::optional<PoolStatistics> memory;  // of the steps, without what bringing the parameters home needs
   try {
     if (shared.hooks.resume != nullptr) {
       shared.hooks.resume->load(p.plan, context.rank, executor.masters());
@@ -95,7 +95,6 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
       }
     }
     memory = context.device.memory();
-    host_memory = context.device.host_memory();
     if (context.rank == shared.first_rank && shared.hooks.steps_over) shared.hooks.steps_over();
     if (saver) {
       saver->finish(step);
@@ -108,9 +107,8 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   RankOutcome outcome;
   for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
   outcome.memory = memory.value_or(context.device.memory());
-  outcome.host_memory = host_memory.value_or(context.device.host_memory());
+  outcome.host_memory = context.device.host_memory();
   outcome.trace = executor.trace();
-  cut_trace(outcome.trace, step, shared.warmup());
   outcome.device = context.device.facts();
   outcome.gpu = context.device.health();
   outcome.early_ns = executor.early_ns();

@@ -48,7 +48,7 @@ double LossBoard::mean_of(std::size_t step) const {
 
 bool ThreadBoard::stops_before(int /*rank*/, std::int64_t step) {
   const std::lock_guard lock(mutex_);
-  const auto [decision, fresh] = decisions_.try_emplace(step, false);
+  const auto [decision, fresh] = decisions_.try_emplace(step);
   if (fresh) decision->second = wanted();
   return decision->second;
 }
@@ -96,7 +96,7 @@ void ChannelBoard::report_loss(int rank, std::int64_t step, float loss) {
 }
 
 void ChannelBoard::note_loss(int rank, const std::string& message) {
-  float loss = 0;
+  float loss{};
   if (message.size() != sizeof loss) {
     throw BackendError(fmt::format("rank {} sent a loss of {} bytes; it has {}", rank, message.size(), sizeof loss));
   }

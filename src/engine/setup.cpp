@@ -109,11 +109,13 @@ bool share_memory(const launch::Environment& environment) {
   const char* text = environment("FSDPBENCH_SHARE_MEMORY");
   const std::string_view value = text == nullptr ? "" : text;
   if (value.empty() || value == "1") return true;
-  if (value == "0") return false;
-  throw ConfigError(
-      fmt::format("FSDPBENCH_SHARE_MEMORY is '{}'; expected 1 (ranks of one host read each other's memory) "
-                  "or 0 (they exchange messages).",
-                  value));
+  if (value != "0") {
+    throw ConfigError(
+        fmt::format("FSDPBENCH_SHARE_MEMORY is '{}'; expected 1 (ranks of one host read each other's memory) "
+                    "or 0 (they exchange messages).",
+                    value));
+  }
+  return false;
 }
 
 void check_environment(const launch::Environment& environment) {

@@ -19,9 +19,7 @@ Trouble::Trouble(const config::Inject& inject, std::uint64_t seed, int rank)
   }
 }
 
-void Trouble::before_issue() const {
-  if (host_ > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(host_));
-}
+void Trouble::before_issue() const { std::this_thread::sleep_for(std::chrono::nanoseconds(host_)); }
 
 void Trouble::before_op(backend::Device& device, Lane lane) {
   std::int64_t delay = fixed_[index_of(lane)];

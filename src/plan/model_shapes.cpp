@@ -12,12 +12,12 @@ namespace {
 /// Collects modules and parameters in order.
 class Shapes {
  public:
-  int add_module(std::string name, ModuleKind kind, int index) {
+  int add_module(std::string name, ModuleKind kind, int index = 0) {
     result_.modules.push_back({std::move(name), kind, index, {}});
     return static_cast<int>(result_.modules.size()) - 1;
   }
-  int add_parameter(int module, const std::string& name, std::vector<std::int64_t> shape, Initialization initialization,
-                    float deviation = 0.02F) {
+  void add_parameter(int module, const std::string& name, std::vector<std::int64_t> shape,
+                     Initialization initialization, float deviation = 0.02F) {
     ModuleShape& owner = result_.modules[module];
     const int index = static_cast<int>(result_.parameters.size());
     ParameterShape parameter;
@@ -29,9 +29,8 @@ class Shapes {
     parameter.number = index;
     result_.parameters.push_back(std::move(parameter));
     owner.parameters.push_back(index);
-    return index;
   }
-  void share_parameter(int module, int parameter) { result_.modules[module].parameters.push_back(parameter); }
+  void share_first_parameter(int module) { result_.modules[module].parameters.push_back(0); }
   int parameter_count() const { return static_cast<int>(result_.parameters.size()); }
   /// Adapters beside the matrix `name`.
   void add_adapters(int module, const std::string& name, std::int64_t rank) {
@@ -60,8 +59,8 @@ class DecoderShapes {
   explicit DecoderShapes(const config::Model& model) : m_(model) {}
 
   ModelShapes shapes() {
-    module_ = shapes_.add_module("embedding", ModuleKind::embedding, 0);
-    const int table = add("weight", {m_.vocab, m_.width}, Initialization::normal);
+    module_ = shapes_.add_module("embedding", ModuleKind::embedding);
+    add("weight", {m_.vocab, m_.width}, Initialization::normal);
     if (m_.learned_positions > 0) add("positions", {m_.learned_positions, m_.width}, Initialization::normal);
     for (int i = 0; i < m_.layers; ++i) {
       module_ = shapes_.add_module(fmt::format("blocks.{}", i), ModuleKind::block, i);
@@ -71,10 +70,10 @@ class DecoderShapes {
       feed_forward();
       adapters(m_.adapter_rank(i));
     }
-    module_ = shapes_.add_module("head", ModuleKind::head, 0);
+    module_ = shapes_.add_module("head", ModuleKind::head);
     norm("norm");
     if (m_.tied_head) {
-      shapes_.share_parameter(module_, table);
+      shapes_.share_first_parameter(module_);  // the embedding's
     } else {
       add("weight", {m_.vocab, m_.width}, Initialization::normal);
     }
@@ -82,9 +81,9 @@ class DecoderShapes {
   }
 
  private:
-  int add(const std::string& name, std::vector<std::int64_t> shape, Initialization initialization,
-          float deviation = 0.02F) {
-    return shapes_.add_parameter(module_, name, std::move(shape), initialization, deviation);
+  void add(const std::string& name, std::vector<std::int64_t> shape, Initialization initialization,
+           float deviation = 0.02F) {
+    shapes_.add_parameter(module_, name, std::move(shape), initialization, deviation);
   }
   void norm(const std::string& name) {
     add(name, {m_.width}, Initialization::ones);
@@ -169,7 +168,7 @@ ModelShapes mlp_shapes(const config::Model& m) {
     shapes.add_parameter(linear, "weight", {out, in}, Initialization::normal, deviation);
     shapes.add_parameter(linear, "bias", {out}, Initialization::zeros);
   }
-  shapes.add_module("loss", ModuleKind::mean_squared_error, 0);
+  shapes.add_module("loss", ModuleKind::mean_squared_error);
   return shapes.take();
 }
 
@@ -226,7 +225,7 @@ ModelShapes model_shapes(const config::Model& model, int tensor, int expert) {
   ModelShapes whole = model.kind == config::ModelKind::mlp ? mlp_shapes(model) : DecoderShapes(model).shapes();
   freeze(model, whole);
   for (ParameterShape& parameter : whole.parameters) {
-    if (expert == 1 || !parameter.of_experts) continue;
+    if (!parameter.of_experts) continue;
     parameter.shape.front() /= expert;
     parameter.parts = expert;
   }

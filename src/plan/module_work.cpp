@@ -458,8 +458,7 @@ double ExpertSplit::ranks_of_token(const config::Model& model) const {
   const std::int64_t experts = model.experts, of_a_rank = experts / ranks;
   double misses = 1;  // that a rank has none of the token's experts
   for (std::int64_t i = 0; i < model.active_experts; ++i) {
-    const std::int64_t elsewhere = std::max<std::int64_t>(experts - of_a_rank - i, 0);
-    misses *= static_cast<double>(elsewhere) / static_cast<double>(experts - i);
+    misses *= static_cast<double>(experts - of_a_rank - i) / static_cast<double>(experts - i);
   }
   return ranks * (1 - misses);
 }

@@ -25,8 +25,7 @@ std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wra
   const auto close = [&] {
     if (open.modules.empty()) return;
     open.label = std::to_string(units.size() - 1);
-    units.push_back(std::move(open));
-    open = {};
+    units.push_back(std::exchange(open, {}));
     open_numel = 0;
   };
 
@@ -45,7 +44,7 @@ std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wra
   }
   close();  // the last unit may be smaller
 
-  if (head_unit && units.size() > 1) {
+  if (head_unit) {
     std::vector<int>& outer = units.front().modules;
     const auto tail = std::ranges::upper_bound(outer, units.back().modules.back());
     UnitMembers head{.label = "T", .modules = {tail, outer.end()}, .parameters = {}};

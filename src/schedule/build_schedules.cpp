@@ -278,7 +278,7 @@ void StepWalk::forward() {
   }
 
   prefetcher_.begin_forward();
-  prefetcher_.enter(kRoot, 0);
+  prefetcher_.enter(kRoot);
   for (int module = 0; module < module_count(); ++module) {
     const int u = unit_of(module);
     const std::vector<int>& members = unit(u).members.modules;
@@ -290,7 +290,7 @@ void StepWalk::forward() {
     forward_module(module);
     if (u != kRoot && module == members.back()) {
       for (const int freed : {u, unit(u).experts}) {
-        if (freed == kNone || freed == nested_experts(u)) continue;
+        if (freed == kNone) continue;  // nested experts may have been freed
         if (prefetcher_.frees_after_forward(u)) {
           gatherer_.reshard(freed, true);
         } else {
@@ -354,18 +354,17 @@ void StepWalk::forward_module(int module) {
 // --------------------------------------------------------------------------------------------------- backward
 
 void StepWalk::backward(bool last_micro) {
-  std::int64_t widest = 0;
-  for (const plan::ModuleSizes& size : builder_.sizes) widest = std::max(widest, size.output_bytes);
+  const std::int64_t widest = std::ranges::max(builder_.sizes, {}, &plan::ModuleSizes::output_bytes).output_bytes;
   d_stream_ = new_activation(BufferRole::d_stream, builder_.plan.param_dtype, widest, kNone);
 
   prefetcher_.begin_backward();
-  prefetcher_.enter(kRoot, 0);
+  prefetcher_.enter(kRoot);
   for (int module = module_count() - 1; module >= first_trained_; --module) {
     const int u = unit_of(module);
     const std::vector<int>& members = unit(u).members.modules;
     const bool again = builder_.policy.fsdp.checkpoint_reentrant && checkpointed(module);
     if (u != kRoot && module == members.back()) {
-      again ? prefetcher_.enter_again(u, module) : prefetcher_.enter(u, module);
+      again ? prefetcher_.enter_again(u) : prefetcher_.enter(u, module);
       for (const int before : std::exchange(pending_, {})) post_backward(before, last_micro);
       reduce_those_due(builder_.policy.fsdp.reduce_lag, last_micro);
     }
@@ -380,7 +379,7 @@ void StepWalk::backward(bool last_micro) {
   if (builder_.policy.fsdp.reduce_bucket > 0) std::ranges::sort(unreduced_);
   reduce_those_due(0, last_micro);
   reducer_.end_backward();
-  if (frees_root_last() && reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(kRoot, false);
+  if (reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(kRoot, false);  // frees_root_last()
   if (!last_micro) end_backward();
 }
 
@@ -509,7 +508,7 @@ void StepWalk::post_backward(int u, bool last_micro) {
   if (before && !reduces_early(u)) hand_over(u);
   const bool later = u == kRoot && frees_root_last();
   // A prefetch below the first unit that trains has not been waited for: it is dropped with the rest.
-  const bool unused = freezes_ && !gatherer_.is_whole(u);
+  const bool unused = !gatherer_.is_whole(u);
   if (!later && reshards_after_backward(builder_.policy, last_micro)) {
     unused ? gatherer_.reshard_group_shard(u) : gatherer_.reshard(u, false);
   }

@@ -285,7 +285,6 @@ void Gatherer::wait_for_unshard(int unit) {
   copy_out(unit, {.lane = Lane::compute, .unit = unit}, s.gathered, s.unsharded, {},
            {.allocates = {s.unsharded}, .frees = {alone || hold || release_now ? kNoBuffer : s.gathered}});
   const Held output{unit, s.gathered, builder_.record(EventRole::copied_out, unit)};
-  s.gathered = kNoBuffer;
   if (hold) {
     held_ = output;
   } else if (release_now) {
@@ -331,7 +330,7 @@ void Gatherer::reshard(int unit, bool keep_group) {
   builder_.append(OpKind::reshard, {.lane = on_gathers_lane ? Lane::all_gather : Lane::compute, .unit = unit}, {},
                   {.frees = {parameters, group_shard_over}});
   const EventId freed = builder_.record(EventRole::freed, unit);
-  if (after.grouped && after.group_shard_kept == kNoEvent) after.group_shard_kept = freed;
+  if (after.group_shard_kept == kNoEvent) after.group_shard_kept = freed;
   // FSDP1 queues no event where nobody else has a part, though a copy in a lower dtype is freed.
   limiter_.released(unit, freed, !u.layout.views() || u.layout.shards > 1);
   s = after;
@@ -346,7 +345,6 @@ void Gatherer::reshard_group_shard(int unit) {
   }
   builder_.append(OpKind::reshard, {.lane = Lane::compute, .unit = unit}, {},
                   {.frees = {std::exchange(s.group_shard, kNoBuffer)}});
-  builder_.record(EventRole::freed, unit);
 }
 
 void Gatherer::discard_unused() {

@@ -46,7 +46,7 @@ void ReduceInputs::make_room(bool fresh) {
       return sum;
     };
     while (elements() > most_elements_) release_down_to(inputs_.size() - 1);
-  } else if (buffers > 0) {
+  } else {
     release_down_to(fresh ? buffers - 1 : buffers);
   }
 }

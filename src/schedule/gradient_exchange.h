@@ -16,8 +16,6 @@ class ReduceInputs {
   /// `builder` must outlive it.
   explicit ReduceInputs(StepBuilder& builder);
 
-  /// Forgets the step before.
-  void begin_step() { inputs_.clear(); }
   /// True: the compute lane frees inputs, once they were added here; false: whoever reads an input frees it.
   bool compute_frees() const;
   /// The compute lane will free `buffer` after `read`.

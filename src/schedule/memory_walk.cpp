@@ -17,8 +17,10 @@ class Walk {
   void allocate_persistent(const Schedule& schedule) {
     for (const Buffer& buffer : schedule.buffers) {
       if (!buffer.persistent) break;  // they come first
-      offsets_.push_back(buffer.space == space_ ? pool_.allocate(buffer.bytes, buffer.category, Lane::compute, order_)
-                                                : 0);
+      offsets_.emplace_back();
+      if (buffer.space == space_) {
+        offsets_.back() = pool_.allocate(buffer.bytes, buffer.category, Lane::compute, order_);
+      }
     }
   }
 
@@ -76,10 +78,10 @@ PoolStatistics statistics_after(Walk& walk, const Schedules& schedules, std::int
     PoolStatistics statistics;
   };
   std::vector<StepEnd> ends;
-  const auto first_steady = static_cast<std::int64_t>(schedules.steps.size()) - 1;
   for (std::int64_t step = 0; step < steps; ++step) {
-    walk.step(schedules.of_step(step));
-    if (step < first_steady) continue;
+    const Schedule& schedule = schedules.of_step(step);
+    walk.step(schedule);
+    if (&schedule != &schedules.steady()) continue;
     StepEnd end{walk.pool().layout(), walk.pool().statistics()};
     const auto same =
         std::find_if(ends.begin(), ends.end(), [&](const StepEnd& earlier) { return earlier.layout == end.layout; });

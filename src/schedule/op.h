@@ -132,7 +132,6 @@ struct Backward {
   bool begins_experts = false;    ///< so of gradients_experts
   int part = -1;                  ///< as Forward's
   BufferId exchange = kNoBuffer;
-  int half = 0;
   bool operator==(const Backward&) const = default;
 };
 

@@ -67,7 +67,7 @@ void Prefetcher::begin_forward() {
   trace_.begin();
   if (builder_.micro == 0 || builder_.policy.fsdp.wait_each_backward) {
     used_.clear();
-    uses_of_.assign(builder_.plan.units.size(), {});
+    last_use_.assign(builder_.plan.units.size(), 0);
   }
   complete_after_.assign(builder_.plan.shapes.modules.size(), {});
 }
@@ -116,9 +116,9 @@ void Prefetcher::enter(int u, int module) {
 // A reentrant checkpoint runs the whole forward again, hooks and all, and only then there is a graph whose hooks can
 // prefetch for backward. FSDP2's hook of forward gathers its list whatever phase it is in; the one after forward frees
 // nothing in backward (pytorch#175406).
-void Prefetcher::enter_again(int u, int module) {
+void Prefetcher::enter_again(int u) {
   used_in_backward_[u] = true;
-  issue_one(u, false, module);
+  gatherer_.unshard(u, false);
   gatherer_.wait_for_unshard(u);
   const config::Prefetch& ahead = builder_.policy.fsdp.forward_prefetch;
   if (ahead.mode != Prefetch::Mode::explicit_) return;
@@ -137,8 +137,8 @@ void Prefetcher::enter_experts(int experts, bool recomputes) {
 }
 
 void Prefetcher::note_use(int u) {
-  if (!builder_.plan.nests_experts || !unit_at(u).has_parameters()) return;
-  uses_of_[u].push_back(static_cast<int>(used_.size()));
+  if (!unit_at(u).has_parameters()) return;
+  last_use_[u] = used_.size();
   used_.push_back(u);
 }
 
@@ -232,11 +232,7 @@ void Prefetcher::prefetch_nested(int u) {
 /// The unit whose use was noted before this one's last. Where a recomputation notes uses, too (fsdp.recompute_frees),
 /// that is one whose backward is over: nobody waits for its gather (VeOmni#1043).
 void Prefetcher::prefetch_by_notes(int u) {
-  std::vector<int>& uses = uses_of_[u];
-  if (uses.empty()) return;
-  const int last = uses.back();
-  uses.pop_back();
-  if (last > 0) gatherer_.unshard(used_[last - 1], true);
+  if (const std::size_t last = last_use_[u]; last > 0) gatherer_.unshard(used_[last - 1], true);
 }
 
 /// Megatron-FSDP's rewrite: a list of all modules a direction, a block before its experts in both.
@@ -283,7 +279,7 @@ void Prefetcher::prefetch_before(int u, int depth) {
   // Without a list, which the root never has, a unit of one parameter group goes back by one group, not by one module:
   // of a block with experts it leaves the other group to the block's own hook.
   const bool listed = prefetch().mode == Prefetch::Mode::explicit_ && u != kRoot;
-  const bool one_group = !listed && prefetch().mode != Prefetch::Mode::ahead && experts_of(u) == kNone;
+  const bool one_group = !listed && experts_of(u) == kNone;
   for (int target = from - 1; target > kRoot && target >= std::max(first, from - depth); --target) {
     if (used_in_backward_[target]) continue;
     if (one_group && experts_of(target) != kNone) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -52,9 +53,9 @@ class Prefetcher {
   void begin_backward();
   /// The hook before the computation of `unit`, which begins with `module` (the root: with the first): issues gathers
   /// and lets the compute lane wait for the unit's own.
-  void enter(int unit, int module);
+  void enter(int unit, int module = 0);
   /// fsdp.checkpoint_reentrant: the two hooks in enter()'s place in backward, before a recomputation and after it.
-  void enter_again(int unit, int module);
+  void enter_again(int unit);
   void leave_again(int unit);
   /// fsdp.expert_unit = module: the hook before the experts of a block compute, with the block's own parameters whole.
   void enter_experts(int experts, bool recomputes);
@@ -107,7 +108,7 @@ class Prefetcher {
   std::vector<std::vector<int>> complete_after_;  // by module: units, the last one to be complete first
   std::vector<bool> used_in_backward_;            // by unit: its backward has begun
   std::vector<int> used_;                         // units in the order in which their forward ended
-  std::vector<std::vector<int>> uses_of_;         // by unit: where it is in used_
+  std::vector<std::size_t> last_use_;             // by unit: its last place in used_
 };
 
 }  // namespace fsdpbench::schedule

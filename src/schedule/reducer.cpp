@@ -29,9 +29,7 @@ Reducer::Reducer(StepBuilder& builder)
 
 void Reducer::begin_step() {
   states_.assign(states_.size(), {});
-  inputs_.begin_step();
   ready_.clear();
-  in_flight_.clear();
 }
 
 Reducer::Gradients Reducer::gradients(int unit) {
@@ -239,10 +237,7 @@ void Reducer::all_reduce(Flow& flow, Group group, float scale) {
                              .count = flow.numel,
                              .dtype = builder_.dtype_of(flow.buffer),
                              .scale = scale});
-  const bool across = group == Group::replicate;
-  flow.ready = builder_.record(flow.replicated ? (across ? EventRole::replicated_across : EventRole::replicated_reduced)
-                                               : EventRole::reduced_across,
-                               flow.unit);
+  flow.ready = builder_.record(flow.replicated ? EventRole::replicated_reduced : EventRole::reduced_across, flow.unit);
 }
 
 void Reducer::finish_gradient(Flow& flow) {
@@ -286,13 +281,12 @@ void Reducer::put_into_bucket(Flow flow) {
   const std::int64_t whole = layout(flow.unit).gathered_numel();
   // A unit larger than a bucket has it for itself, and is reduced in place if it can be.
   const bool as_it_lies = numel > limit && layout(flow.unit).views() && builder_.dtype_of(flow.buffer) == dtype;
-  Waiting waiting{.flow = flow, .copied = !as_it_lies, .offset = 0};
+  Waiting waiting{.flow = flow, .copied = !as_it_lies};
   if (as_it_lies) {
     bucket.buffer = flow.buffer;
   } else if (all_reduces()) {
     const bool first = bucket.waiting.empty();
     if (first) {
-      inputs_.make_room(true);
       bucket.buffer = builder_.new_buffer(BufferRole::reduce_input, dtype, whole * size_of(dtype), flow.unit);
     } else {
       const Waiting& before = bucket.waiting.back();
@@ -304,7 +298,6 @@ void Reducer::put_into_bucket(Flow flow) {
         .from = flow.buffer, .to = bucket.buffer, .offset = waiting.offset, .stride = layout(flow.unit).shard_numel};
     builder_.append(OpKind::reduce_copy_in, {.lane = lane_, .unit = flow.unit}, copy,
                     {.allocates = {first ? bucket.buffer : kNoBuffer}, .frees = {flow.buffer}});
-    waiting.flow.ready = builder_.record(EventRole::gradients_copied_in, flow.unit);
   } else {
     Flow& copied = waiting.flow;
     move_to(copied, lane_);
@@ -312,7 +305,6 @@ void Reducer::put_into_bucket(Flow flow) {
     builder_.append(OpKind::reduce_cast, {.lane = lane_, .unit = copied.unit},
                     Cast{.from = flow.buffer, .to = copied.buffer, .count = copied.numel, .factor = factors_.before},
                     {.allocates = {copied.buffer}, .frees = {flow.buffer}});
-    copied.ready = builder_.record(EventRole::gradients_cast, copied.unit);
   }
   bucket.waiting.push_back(waiting);
   bucket_numel_ += numel;
@@ -327,13 +319,13 @@ void Reducer::flush() {
     in_flight_.pop_front();
   }
   EventId done = kNoEvent;
-  for (Bucket& bucket : buckets_) done = reduce_bucket(bucket);
+  for (const Bucket& bucket : buckets_) done = reduce_bucket(bucket);
   if (most > 0) in_flight_.push_back(done);
   buckets_.clear();
   bucket_numel_ = 0;
 }
 
-EventId Reducer::reduce_bucket(Bucket& bucket) {
+EventId Reducer::reduce_bucket(const Bucket& bucket) {
   Flow flow = bucket.waiting.front().flow;
   for (auto waiting = bucket.waiting.begin() + 1; waiting != bucket.waiting.end(); ++waiting) {
     flow.others.push_back(waiting->flow.unit);
@@ -348,27 +340,23 @@ EventId Reducer::reduce_bucket(Bucket& bucket) {
   return flow.ready;
 }
 
-void Reducer::reduce_scatter_bucket(Bucket& bucket, Flow& flow) {
+void Reducer::reduce_scatter_bucket(const Bucket& bucket, Flow& flow) {
   const DType dtype = builder_.plan.reduce_dtype;
   const bool alone = bucket.waiting.size() == 1;
   std::int64_t part = 0;
   for (const Waiting& w : bucket.waiting) part += layout(w.flow.unit).shard_numel;
+  const std::int64_t numel = part * layout(flow.unit).shards;
   inputs_.make_room(true);
   if (!alone || !layout(flow.unit).views()) {
-    const std::int64_t numel = part * layout(flow.unit).shards;
     const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, numel * size_of(dtype), flow.unit);
     std::int64_t offset = 0;
-    for (Waiting& w : bucket.waiting) {
-      move_to(w.flow, lane_);
+    for (const Waiting& w : bucket.waiting) {
       builder_.append(OpKind::reduce_copy_in, {.lane = lane_, .unit = w.flow.unit},
                       LayoutCopy{.from = w.flow.buffer, .to = input, .offset = offset, .stride = part},
                       {.allocates = {&w == &bucket.waiting.front() ? input : kNoBuffer}, .frees = {w.flow.buffer}});
       offset += layout(w.flow.unit).shard_numel;
     }
     flow.buffer = input;
-    flow.numel = numel;
-    flow.lane = lane_;
-    flow.ready = builder_.record(EventRole::gradients_copied_in, flow.unit);
   } else {
     move_to(flow, lane_);
     if (!bucket.waiting.front().copied && factors_.before != 1.0F) {
@@ -376,7 +364,6 @@ void Reducer::reduce_scatter_bucket(Bucket& bucket, Flow& flow) {
     }
   }
   const BufferId input = flow.buffer;
-  const std::int64_t input_numel = flow.numel;
   flow.numel = part;
   flow.buffer = builder_.new_buffer(BufferRole::reduce_output, dtype, part * size_of(dtype), flow.unit);
   const bool compute_frees = inputs_.compute_frees();
@@ -389,14 +376,13 @@ void Reducer::reduce_scatter_bucket(Bucket& bucket, Flow& flow) {
                              .scale = factors_.shard},
                   {.allocates = {flow.buffer}, .frees = {compute_frees ? kNoBuffer : input}});
   flow.ready = builder_.record(EventRole::reduced, flow.unit);
-  if (compute_frees) inputs_.add(input, flow.ready, flow.unit, input_numel);
+  if (compute_frees) inputs_.add(input, flow.ready, flow.unit, numel);
 }
 
 void Reducer::all_reduce_bucket(const Bucket& bucket, Flow& flow) {
   flow.buffer = bucket.buffer;
   flow.numel = 0;
   for (const Waiting& w : bucket.waiting) flow.numel += layout(w.flow.unit).gathered_numel();
-  flow.ready = bucket.waiting.back().flow.ready;
   move_to(flow, lane_);
   if (factors_.before != 1.0F) convert(flow, BufferRole::reduce_input, factors_.before, EventRole::gradients_cast);
   builder_.append(OpKind::all_reduce, {.lane = lane_, .unit = flow.unit, .others = flow.others},
@@ -446,9 +432,8 @@ void Reducer::end_backward() {
 }
 
 void Reducer::wait_for_all() {
-  for (State& s : states_) {
+  for (const State& s : states_) {
     if (s.unfinished != kNoEvent) builder_.wait(Lane::compute, s.unfinished, WaitReason::data);
-    s.unfinished = kNoEvent;
   }
   inputs_.release_all();
   offload_.host_waits();

@@ -104,8 +104,8 @@ class Reducer {
   Bucket& bucket_for(int unit);
   void put_into_bucket(Flow flow);
   void flush();
-  EventId reduce_bucket(Bucket& bucket);
-  void reduce_scatter_bucket(Bucket& bucket, Flow& flow);
+  EventId reduce_bucket(const Bucket& bucket);
+  void reduce_scatter_bucket(const Bucket& bucket, Flow& flow);
   void all_reduce_bucket(const Bucket& bucket, Flow& flow);
   void finish_bucket(const Bucket& bucket, const Flow& flow);
   Group reduce_group(int unit) const;

@@ -48,7 +48,6 @@ enum class EventRole : std::uint8_t {
   partial,
   reduced_across,
   replicated_reduced,
-  replicated_across,
   gradient_ready,
   replicated_ready,
   norm,

@@ -65,7 +65,6 @@ Training make_training(const config::RunConfig& config, const std::vector<plan::
 std::uint64_t fingerprint(const Training& training) {
   Fingerprint hash;
   for (const Schedule& step : training.schedules.steps) {
-    hash.add_number(step.ops.size());
     for (const Op& op : step.ops) add_op(op, training.plan.groups, hash);
     for (const Buffer& buffer : step.buffers) hash.add_number(buffer.bytes);
   }

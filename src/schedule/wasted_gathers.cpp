@@ -41,7 +41,7 @@ class Follower {
       if (g->stays) continue;
       const auto of_unit = [&](const Gathered& other) { return other.unit == g->unit; };
       if (g->first_use < 0) {
-        const auto later = std::find_if(g + 1, gathers_.end(),
+        const auto later = std::find_if(g, gathers_.end(),
                                         [&](const Gathered& other) { return of_unit(other) && other.first_use >= 0; });
         const bool again = later != gathers_.end();
         result.push_back(

@@ -77,8 +77,10 @@ TEST(BackendOptions, ProcessesHearOfTheirEnvironment) {
     EXPECT_TRUE(own().share_memory);
     const WithVariable apart("FSDPBENCH_SHARE_MEMORY", "0");
     EXPECT_FALSE(own().share_memory);
-    for (const auto& [text, seconds] :
-         {std::pair{"7.5", std::optional(7.5)}, {"0", std::nullopt}, {"", std::optional(1800.0)}}) {
+    for (const auto& [text, seconds] : {std::pair{"7.5", std::optional(7.5)},
+                                        {"0.5", std::optional(0.5)},
+                                        {"0", std::nullopt},
+                                        {"", std::optional(1800.0)}}) {
       const WithVariable stall("FSDPBENCH_STALL_S", text);
       EXPECT_EQ(own().stall_s, seconds) << text;
     }

@@ -138,6 +138,7 @@ TEST(ByteDataset, SaysWhatIsMissing) {
   const ByteDataset data(folder.path(), 3);
   EXPECT_THROW(data.sample(0, 4), std::out_of_range);
   EXPECT_THROW(data.sample(0, 0), std::out_of_range);
+  EXPECT_EQ(data.sample(0, 1).size(), 1U);
 }
 
 TEST(ByteDataset, IsASourceOfBatches) {

@@ -97,11 +97,12 @@ TEST(DeviceRecords, ANameKeepsItsNumberFromStepToStep) {
     return one;
   };
   device.add({{named(1, 0), named(0, -1)}, {"launch", "gemm"}}, {}, trace);
-  device.add({{named(0, 1), named(1, 2)}, {"copy", "gemm", "launch"}}, {}, trace);
+  device.add({{named(0, 1), named(1, 2), named(0, 0)}, {"copy", "gemm", "launch"}}, {}, trace);
   EXPECT_THAT(trace.activity_names, ElementsAre("launch", "gemm", "copy"));
   std::vector<std::array<std::int32_t, 2>> numbers;
   for (const Activity& one : trace.activities) numbers.push_back({one.name, one.launch_name});
-  EXPECT_THAT(numbers, ElementsAre(std::array{1, 0}, std::array{0, -1}, std::array{2, 1}, std::array{1, 0}));
+  EXPECT_THAT(numbers,
+              ElementsAre(std::array{1, 0}, std::array{0, -1}, std::array{2, 1}, std::array{1, 0}, std::array{2, 2}));
 }
 
 }  // namespace

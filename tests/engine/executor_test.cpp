@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -70,6 +71,7 @@ std::vector<std::string> calls_of(const Setup& setup, std::int64_t step, bool re
                                   buffer.bytes));
     }
     if (op.has_work()) {
+      if (setup.config.inject.delay_lane == lane) calls.push_back(fmt::format("enqueue {} injected delay", lane));
       if (recorded) calls.push_back(fmt::format("op {} {}", step, i));
       if (!op.is_collective() || setup.plan.groups.size(op.group()) == 1) {
         calls.push_back(fmt::format("enqueue {} {}{}", lane, schedule::to_string(op.kind), recorded ? " stamped" : ""));
@@ -85,11 +87,13 @@ std::vector<std::string> calls_of(const Setup& setup, std::int64_t step, bool re
 }
 
 TEST(Executor, AsksTheDeviceForWhatTheScheduleSaysAndNothingElse) {
-  std::vector<RunConfig> cases(4, testing::tiny_decoder());
+  std::vector<RunConfig> cases(5, testing::tiny_decoder());
   cases[1].fsdp.cpu_offload = config::CpuOffload::all;
   cases[2].mesh.ranks = 1;
   cases[3].fsdp.strategy = config::Strategy::hybrid_shard;
   cases[3].mesh.shard = 2;
+  cases[4].inject.delay_lane = "all_gather";
+  cases[4].inject.delay_us = 1;
   for (const RunConfig& c : cases) {
     const engine::Setup setup = set_up(testing::settled(c));
     with_executors(setup, [&](Executor& executor, testing::LoggedDevice& device) {
@@ -107,6 +111,13 @@ TEST(Executor, AsksTheDeviceForWhatTheScheduleSaysAndNothingElse) {
       EXPECT_EQ(executor.trace().steps.size(), 2U);
     });
   }
+}
+
+TEST(Executor, AStepThatComputesNothingHasNoLoss) {
+  RunConfig c = testing::tiny_decoder();
+  c.emulate.compute_tflops = 1000;
+  with_executors(set_up(testing::settled(c)),
+                 [](Executor& executor, testing::LoggedDevice&) { EXPECT_TRUE(std::isnan(executor.run_step(0))); });
 }
 
 TEST(Executor, EveryOpHasItsTimesAndTheStepItsWindow) {
@@ -167,10 +178,12 @@ TEST(Executor, EveryOpHasItsTimesAndTheStepItsWindow) {
 }
 
 #ifdef FSDPBENCH_NVTX_INJECTION
-/// Ranges as a tool hears of them. NVTX asks the environment for a tool once a process, so this program runs itself.
+/// Ranges as a tool hears of them, of two ranks. NVTX asks the environment for a tool once a process, so this program
+/// runs itself.
 TEST(Executor, AToolHearsOfTheWorkOfEveryOp) {
   RunConfig c = testing::tiny_decoder();
-  c.mesh.ranks = 1;
+  c.mesh.ranks = 2;
+  c.fsdp.cpu_offload = config::CpuOffload::all;  // for which the host waits
   const engine::Setup setup = set_up(testing::settled(c));
   if (std::getenv("FSDPBENCH_NVTX_LOG") != nullptr) {
     with_executors(setup, [&](Executor& executor, testing::LoggedDevice&) {
@@ -208,9 +221,13 @@ TEST(Executor, AToolHearsOfTheWorkOfEveryOp) {
         bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
       if (op.is_collective()) bytes = op.collective()->bytes();
       const std::uint32_t category = op.has_work() ? trace::nvtx_category(op.lane) : trace::kNvtxHostCategory;
-      expected[std::to_string(category)].push_back(
+      expected[std::to_string(category)].resize(
+          expected[std::to_string(category)].size() + 2,
           fmt::format("{} {} {} {}", schedule::op_name(setup.plan, op), op.unit, step, bytes));
     }
+  }
+  for (auto* both : {&heard, &expected}) {
+    for (auto& [category, names] : *both) std::ranges::sort(names);
   }
   EXPECT_EQ(heard, expected);
   EXPECT_EQ(begun, ended);

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -142,6 +143,11 @@ TEST(Masters, NeedAsMuchAsTheLargestUnitAndAPieceAtMost) {
   c = testing::splittable_decoder();
   c.mesh.tensor = 2;
   EXPECT_EQ(sizes(c).whole, 52 * 24 * 4);  // the embedding
+  std::int64_t gathered = 0;
+  for (const plan::Unit& unit : set_up(testing::settled(c)).plan.units) {
+    gathered = std::max(gathered, unit.layout.gathered_numel());
+  }
+  EXPECT_EQ(sizes(c).collection, LanePool::rounded(gathered * 4) + LanePool::rounded(52 * 24 * 4));
 }
 
 /// (parameter, first element, elements) of each call of fill(), sorted.
@@ -301,6 +307,13 @@ TEST(Masters, AFillThatFailsEndsTheRun) {
     if (parameter == 2) throw ConfigError("no such parameter in the checkpoint");
   };
   EXPECT_THROW(testing::run_tiny(wide_mlp(2), hooks), ConfigError);
+  with_masters(wide_mlp(1), [&](Masters& masters, int, const BufferTable&, Communicators&) {
+    const std::thread::id own = std::this_thread::get_id();
+    const auto others_fail = [own](int, std::int64_t, std::span<float>) {
+      if (std::this_thread::get_id() != own) throw ConfigError("no such part in the checkpoint");
+    };
+    EXPECT_THROW(masters.initialize(others_fail, 4), ConfigError);
+  });
 }
 
 TEST(Masters, HostMemoryOfARunIsSaidAndDoesNotGrowWithTheModel) {

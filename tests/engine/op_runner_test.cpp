@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "backend/cpu/backend.h"
 #include "base/dtype.h"
 #include "support/tiny_run.h"
@@ -17,10 +19,11 @@ using schedule::OpKind;
 /// One rank's runner and buffers of a tiny model, and a way to run a single op between them.
 class OneOp {
  public:
-  OneOp(backend::RankContext& context, const schedule::Schedule& schedule)
-      : config_(testing::settled(testing::tiny_decoder())),
+  OneOp(backend::RankContext& context, const schedule::Schedule& schedule,
+        const config::RunConfig& config = testing::tiny_decoder())
+      : config_(testing::settled(config)),
         plan_(plan::make_plan(config_)),
-        model_(model::make_model(config_.model, plan_.shapes, {2, config_.train.seq_len, DType::f32})),
+        model_(model::make_model(config_, plan_.shapes)),
         batches_(53),
         runner_(config_, plan_, *model_, batches_, context.rank),
         device_(context.device),
@@ -48,9 +51,11 @@ class OneOp {
     device_.synchronize();
     return values;
   }
+  void resolve(const Op& op, std::int64_t step, OpSlot& slot) const { runner_.resolve(op, buffers_, step, &slot); }
+  std::byte* at(schedule::BufferId id, int element) const { return buffers_.at(id) + element * sizeof(float); }
   void run(const Op& op) {
     OpSlot slot;
-    runner_.resolve(op, buffers_, 0, &slot);
+    resolve(op, 0, slot);
     device_.enqueue(
         Lane::compute, "op", [&](backend::Kernels& k) { runner_.run(op, slot, k); }, nullptr);
     device_.synchronize();
@@ -91,6 +96,61 @@ TEST(OpRunner, EveryMicrobatchIsScaledInFp32AndOnlyOnce) {
       for (std::size_t i = 0; i < numbers.size(); ++i) expected[i] += kThird * numbers[i];
       EXPECT_EQ(one.get<float>(1, numbers.size()), expected);
       EXPECT_EQ(one.get<std::uint16_t>(0, numbers.size()), reduced);
+    }
+  });
+}
+
+/// Two matrices of 25 elements over two ranks, the second from 28 on, 54 in all; the biases are whole, the second from
+/// 16 on.
+TEST(OpRunner, ABackwardFindsItsGradientsAndClearsWhatIsBetweenThem) {
+  config::RunConfig c;
+  c.model.kind = config::ModelKind::mlp;
+  c.model.layers = 2;
+  c.model.in_features = c.model.width = c.model.out_features = 5;
+  c.mesh.ranks = 2;
+  c.fsdp.layout = config::Layout::flat;
+  c.fsdp.wrap.mode = config::Wrap::Mode::model;
+  c.fsdp.shard_threshold = 10;
+  c.train.accumulate = 4;
+  schedule::Schedule schedule;
+  schedule.buffers = {
+      {BufferRole::gradients, MemoryCategory::gradients, DType::f32, 0, -1, 0, 54 * 4, true},
+      {BufferRole::gradients_replicated, MemoryCategory::gradients, DType::f32, 0, -1, 0, 21 * 4, true}};
+  Op op{.kind = OpKind::backward, .unit = 0, .module = 1};
+  backend::cpu::make_cpu_backend()->run({}, [&](backend::RankContext& context) {
+    const OneOp one(context, schedule, c);
+    OpSlot slot;
+    using Ranges = decltype(slot.zero);
+    for (const bool begins : {true, false}) {
+      op.work = schedule::Backward{.gradients = 0, .gradients_replicated = 1, .begins_gradients = begins};
+      one.resolve(op, 0, slot);
+      EXPECT_EQ(slot.gradients, (std::vector{one.at(0, 28), one.at(1, 16)}));
+      EXPECT_EQ(slot.call.loss_scale, 0.25F);
+      EXPECT_EQ(slot.zero,
+                begins ? (Ranges{{one.at(0, 25), 3 * 4}, {one.at(0, 53), 4}, {one.at(1, 5), 11 * 4}}) : Ranges());
+    }
+  });
+}
+
+/// Rank 0 of 4 begins the second microbatch of step 3 with sample ((3 * 2 + 1) * 4) * 2.
+TEST(OpRunner, TargetsAreTheTokensThatFollow) {
+  config::RunConfig c = testing::tiny_decoder();
+  c.train.accumulate = 2;
+  constexpr std::size_t kSeq = 12;
+  schedule::Schedule schedule;
+  for (const BufferRole role : {BufferRole::batch_inputs, BufferRole::batch_targets}) {
+    schedule.buffers.push_back({role, MemoryCategory::activations, DType::i32, -1, -1, 0, 2 * kSeq * 4, true});
+  }
+  backend::cpu::make_cpu_backend()->run({}, [&](backend::RankContext& context) {
+    const OneOp one(context, schedule, c);
+    OpSlot slot;
+    one.resolve({.kind = OpKind::load_batch, .micro = 1, .work = schedule::LoadBatch{.inputs = 0, .targets = 1}}, 3,
+                slot);
+    for (std::size_t row = 0; row < 2; ++row) {
+      std::vector<std::int32_t> tokens(kSeq + 1);
+      testing::HashedBatches(53).tokens(56 + static_cast<std::int64_t>(row), tokens);
+      EXPECT_EQ(std::memcmp(slot.host_inputs.data() + row * kSeq * 4, tokens.data(), kSeq * 4), 0);
+      EXPECT_EQ(std::memcmp(slot.host_targets.data() + row * kSeq * 4, tokens.data() + 1, kSeq * 4), 0);
     }
   });
 }

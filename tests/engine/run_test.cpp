@@ -45,8 +45,10 @@ TEST(Run, ProcessesMeasureWhatThreadsDo) {
   const Measurement threads = testing::run_tiny(c);
   std::array<std::vector<std::int64_t>, 2> told;
   std::array<std::atomic<int>, 2> over{};
+  std::array<DoneSteps, 2> published;
   const auto [root, other] = run_processes(c, [&](int rank) {
     RunHooks hooks;
+    hooks.done = &published[static_cast<std::size_t>(rank)];  // of a process with one rank
     hooks.keep_parameters = true;
     hooks.progress = [&, rank](std::int64_t done, const std::optional<StepLoss>& loss) {
       told[static_cast<std::size_t>(rank)].push_back(done);
@@ -62,6 +64,11 @@ TEST(Run, ProcessesMeasureWhatThreadsDo) {
   EXPECT_EQ(root.wire_bytes, threads.wire_bytes);
   EXPECT_EQ(root.memory, threads.memory);
   EXPECT_EQ(root.host_memory, threads.host_memory);
+  EXPECT_EQ(threads.host_memory.size(), 2U);
+  ASSERT_EQ(threads.memory.size(), 2U);
+  EXPECT_EQ(threads.memory[1].peak_occupied_total, set_up(c).memory.peak_occupied_total)
+      << "of the steps, not of bringing parameters home";
+  for (const DoneSteps& one : published) EXPECT_EQ(one.snapshot().steps, 5);
   EXPECT_THAT(root.hosts, ElementsAre(launch::host_name(), launch::host_name()));
   EXPECT_EQ(root.gpus.size(), 2U);
   EXPECT_THAT(root.early_ns, ElementsAre(0, 0));

@@ -448,8 +448,10 @@ TEST(Simulate, OfManyRanksTheFirstAndTheSlowestAreRecordedAndAllCount) {
   c.mesh.ranks = 96;
   c.mesh.shard = 96;
   c.trace.ranks = 3;
-  c.inject.slow_rank = 77;
-  c.inject.slow_rank_factor = 2;
+  c.train.warmup = 0;        // all begin together
+  c.inject.delay_rank = 77;  // and its updates end later than anybody's
+  c.inject.delay_lane = "compute";
+  c.inject.delay_us = 5;
   c.simulate.jitter_pct = 1;
   const Measurement m = testing::simulate_tiny(c);
   ASSERT_EQ(m.traces.size(), 3U);
@@ -468,7 +470,10 @@ TEST(Simulate, OfManyRanksTheFirstAndTheSlowestAreRecordedAndAllCount) {
   int slowest = 0;
   const auto sum = [&](int rank) { return all.steps()[0].length_ns(rank) + all.steps()[1].length_ns(rank); };
   for (int rank = 1; rank < 96; ++rank) slowest = sum(rank) > sum(slowest) ? rank : slowest;
-  EXPECT_EQ(m.traces[2].rank, std::max(slowest, 2));
+  EXPECT_EQ(slowest, 77);
+  EXPECT_EQ(m.traces[2].rank, 77);
+  EXPECT_EQ(m.memory.size(), 3U);
+  EXPECT_EQ(m.host_memory.size(), 3U);
 }
 
 TEST(Simulate, NothingBeginsAtZeroWhichIsNever) {
@@ -476,10 +481,15 @@ TEST(Simulate, NothingBeginsAtZeroWhichIsNever) {
   c.train.warmup = 0;
   const engine::Setup p = set_up(testing::settled(c));
   const Measurement m = testing::simulate_tiny(c);
+  std::size_t samples = 0;
   for (const trace::Record& record : m.traces.front().records) {
     const schedule::Op& op =
         p.schedules.of_step(static_cast<std::size_t>(record.step)).ops[static_cast<std::size_t>(record.op)];
     EXPECT_EQ(record.begin_ns > 0, op.has_work());
+    if (op.allocates.empty() && op.frees.empty()) continue;
+    const trace::MemorySample& sample = m.traces.front().memory.at(samples++);
+    EXPECT_EQ(sample.time_ns, record.issued_ns) << "the pool changes when the host comes to an op";
+    EXPECT_EQ(sample.reserved, p.memory.reserved);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 namespace fsdpbench::plan {
@@ -11,8 +12,16 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr Group kAll[] = {Group::none,    Group::shard,     Group::shard_separate,
-                          Group::reshard, Group::replicate, Group::tensor};
+constexpr Group kAll[] = {
+    Group::none,   Group::shard,   Group::shard_separate, Group::reshard,      Group::replicate,
+    Group::tensor, Group::context, Group::expert,         Group::expert_shard, Group::expert_shard_separate};
+
+TEST(Groups, HaveTheirNamesInMessages) {
+  std::string names;
+  for (const Group group : kAll) names += std::string(to_string(group)) + ' ';
+  EXPECT_EQ(names,
+            "none shard shard_separate reshard replicate tensor context expert expert_shard expert_shard_separate ");
+}
 
 TEST(Groups, ShardGroupsAreRunsAndReplicateGroupsAreStrides) {
   const Groups groups(Mesh{4, 3}, 2);
@@ -35,9 +44,19 @@ TEST(Groups, RanksThatSplitALayerAreNeighboursAndAllOthersStrides) {
   EXPECT_THAT(groups.members(Group::replicate, 13).ranks(), ElementsAre(5, 13));
 }
 
+TEST(Groups, OfSequencesAndExpertsAreNeighboursOfAShardGroup) {
+  const Groups groups(Mesh{8, 1, 2, 2, 4}, 1, true);  // rank 13 is the seventh of its shard group
+  EXPECT_THAT(groups.members(Group::context, 13).ranks(), ElementsAre(13, 15));
+  EXPECT_THAT(groups.members(Group::expert, 13).ranks(), ElementsAre(9, 11, 13, 15));
+  EXPECT_THAT(groups.members(Group::expert_shard, 13).ranks(), ElementsAre(5, 13));
+  EXPECT_THAT(groups.members(Group::expert_shard_separate, 13).ranks(), ElementsAre(5, 13));
+  EXPECT_FALSE(Groups(Mesh{8, 1}).exists(Group::expert_shard)) << "nobody splits experts";
+}
+
 /// Every group of every axis: the members partition the ranks, and all questions agree with them.
 TEST(Groups, PartitionTheRanksAlongEveryAxis) {
-  for (const Mesh mesh : {Mesh{1, 1}, Mesh{6, 1}, Mesh{1, 5}, Mesh{4, 3}, Mesh{8, 2}, Mesh{1, 1, 4}, Mesh{2, 3, 2}}) {
+  for (const Mesh mesh : {Mesh{1, 1}, Mesh{6, 1}, Mesh{1, 5}, Mesh{4, 3}, Mesh{8, 2}, Mesh{1, 1, 4}, Mesh{2, 3, 2},
+                          Mesh{8, 1, 2, 2, 4}}) {
     const Groups groups(mesh, mesh.shard % 2 == 0 ? 2 : 1);
     for (const Group group : kAll) {
       std::map<int, std::vector<int>> by_number;

@@ -189,6 +189,27 @@ TEST(ModelShapes, ASharedExpertIsAMatrixOfTheBlockBehindTheRoutedOnes) {
   EXPECT_EQ(model_shapes(model).parameter_count(), separate);
 }
 
+/// Each of two ranks has half of the experts, and all of the rest.
+TEST(ModelShapes, RanksShareExpertsByTheirNumber) {
+  config::Model model;
+  model.layers = 1;
+  model.experts = 6;
+  model.active_experts = 2;
+  model.tied_head = true;
+  const ModelShapes whole = model_shapes(model), half = model_shapes(model, 1, 2);
+  EXPECT_EQ(half.parameter_count(), whole.parameter_count());
+  for (std::size_t p = 0; p < half.parameters.size(); ++p) {
+    const ParameterShape& of_half = half.parameters[p];
+    const bool experts = of_half.name.find(".w_") != std::string::npos;
+    EXPECT_EQ(of_half.of_experts, experts) << of_half.name;
+    EXPECT_EQ(of_half.parts, experts ? 2 : 1) << of_half.name;
+    EXPECT_EQ(of_half.shape.front() * of_half.parts, whole.parameters[p].shape.front()) << of_half.name;
+    EXPECT_EQ(of_half.number, static_cast<int>(p));
+  }
+  EXPECT_THAT(half.modules.back().parameters, ElementsAre(static_cast<int>(half.parameters.size()) - 1, 0))
+      << "a tied head's norm, and the embedding's weight";
+}
+
 const ParameterShape& parameter_named(const ModelShapes& shapes, std::string_view name) {
   return *std::ranges::find(shapes.parameters, name, &ParameterShape::name);
 }
@@ -218,6 +239,12 @@ TEST(ModelShapes, MatricesStartAsWideAsTheirPlaceAsks) {
     EXPECT_EQ(p.frozen, !p.adapter) << p.name;
   }
   EXPECT_EQ(adapted.first_trained(), 1);
+  m.fused_projections = true;
+  std::string downs;
+  for (const ParameterShape& p : model_shapes(m).parameters) {
+    if (p.module == 1 && p.name.ends_with("down") && p.adapter) downs += p.name.substr(9) + ' ';
+  }
+  EXPECT_EQ(downs, "wqkv.lora_down wo.lora_down w_gate_up.lora_down w_down.lora_down ");
   config::Model mlp;
   mlp.kind = config::ModelKind::mlp;
   mlp.layers = 3;
@@ -230,6 +257,8 @@ TEST(ModelShapes, MatricesStartAsWideAsTheirPlaceAsks) {
   EXPECT_THAT(parameter_named(linear, "linear.1.weight").shape, ElementsAre(64, 64));
   EXPECT_THAT(parameter_named(linear, "linear.2.weight").shape, ElementsAre(5, 64));
   EXPECT_THAT(parameter_named(linear, "linear.2.bias").shape, ElementsAre(5));
+  ASSERT_EQ(linear.modules.size(), 4U);
+  EXPECT_EQ(linear.modules.back().kind, ModuleKind::mean_squared_error);
   mlp.trainable = {config::Trainable::Mode::blocks, 1, 1};
   EXPECT_EQ(model_shapes(mlp).trained_count(), 64 * 64 + 64);
   EXPECT_EQ(model_shapes(mlp).first_trained(), 1);

@@ -109,6 +109,12 @@ TEST(ModuleWork, EverySecondProductIsKeptAndTheOthersAreRecomputed) {
   EXPECT_EQ(products.kept_output_bytes, full + sums + full + 2 * narrow + full + 2 * wide + full);
   EXPECT_EQ(products.kept_saved_bytes, products.kept_output_bytes - 2 * full);
   EXPECT_EQ(products.recompute_flops, 0);
+  for (const auto& [keeps, attending] :
+       {std::pair{CheckpointKeeps::nothing, true}, {CheckpointKeeps::attention, false}}) {
+    const ModuleWork work = module_work(c.model, 1, 8192, 1, {}, keeps)[1];
+    EXPECT_DOUBLE_EQ(work.block_flops(ModuleWork::Pass::recompute).attention,
+                     product * 4096 + (attending ? work.attention.flops() : 0));
+  }
   c.model.experts = 4;
   c.model.active_experts = 2;
   EXPECT_EQ(sizes_of(CheckpointKeeps::products).kept_output_bytes, full + sums + full + 2 * narrow + full)
@@ -270,6 +276,15 @@ TEST(ModuleWork, PartsShareTheArithmetic) {
         EXPECT_DOUBLE_EQ(all(Pass::recompute, tokens ? 4 : 2), 1);
       }
       EXPECT_DOUBLE_EQ(work.share(Pass::forward, -1), 1) << "not in parts";
+      const int first = work.kind != ModuleKind::embedding && tokens ? 1 : 0;  // that computes in forward
+      double share = 1;
+      if (block) {
+        const BlockFlops flops = work.block_flops(Pass::forward);
+        share = (flops.projections + flops.attention) / flops.total();
+      } else {
+        EXPECT_EQ(work.share(Pass::backward, tokens ? 1 : 0), 1);
+      }
+      EXPECT_DOUBLE_EQ(work.share(Pass::forward, first), share);
     }
   }
 }
@@ -393,6 +408,7 @@ TEST(ModuleWork, AMixtureOfOneExpertRoutesAsOthersDo) {
   EXPECT_LT(module_work(counted_by_hand(), 2, 4)[1].forward.eager, of_one.forward.eager);
   EXPECT_NEAR(of_one.forward.eager, of_two.forward.eager, 8 * 8) << "but for the router's numbers";
   EXPECT_EQ(of_one.backward.eager_kernels, of_two.backward.eager_kernels);
+  EXPECT_EQ(of_one.products.size(), of_two.products.size());
 }
 
 TEST(ModuleWork, ARecomputedFeedForwardBeginsAtItsNorm) {
@@ -538,6 +554,14 @@ TEST(ModuleWork, RowsOfATokenGoToTheRanksOfItsExperts) {
   c.mesh.expert_imbalance = 1.3;
   EXPECT_EQ(expert_split(c).arrived_rows(9), 12);
   EXPECT_EQ(even_expert_split(c).arrived_rows(9), 9);
+  EXPECT_EQ(even_expert_split(c).ranks, 4);
+  EXPECT_DOUBLE_EQ((ExpertSplit{.ranks = 2, .rows = config::ExpertRows::each_rank}).ranks_of_token([&] {
+    config::Model all = c.model;
+    all.active_experts = 6;
+    return all;
+  }()),
+                   2)
+      << "four experts of one rank are not enough";
   // Rows of exchanges are kept beside attention's output and its sums of exponentials: 8 + 2 floats a token.
   c.train.batch_per_rank = 1, c.train.seq_len = 4;
   c.fsdp.activation_checkpointing = true;
@@ -582,7 +606,9 @@ TEST(ModuleWork, FrozenLayersOfAnMlpHaveNoWeightGradients) {
   mlp.trainable = {config::Trainable::Mode::blocks, 1, 1};
   const auto work = module_work(mlp, 3, 1);
   const double product = 2 * 3 * 10 * 10;
+  EXPECT_FALSE(work[0].has_backward);
   EXPECT_DOUBLE_EQ(work[0].backward_flops(), 0);
+  EXPECT_TRUE(work[1].has_backward);
   EXPECT_DOUBLE_EQ(work[1].backward_flops(), product) << "its weight's";
   EXPECT_DOUBLE_EQ(work[2].backward_flops(), product) << "its input's";
 }

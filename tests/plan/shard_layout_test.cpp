@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <array>
 #include <random>
 #include <set>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include "plan/plan.h"
 
@@ -38,6 +41,9 @@ TEST(ShardLayout, PerParamFollowsTorchChunk) {
   EXPECT_EQ(l.pieces(3)[0].count, 7);
   EXPECT_EQ(l.pieces(2)[1].parameter_offset, 4);
   EXPECT_EQ(l.pieces(2)[1].count, 1);
+  EXPECT_EQ(l.sharded[0].unsharded_offset, 0);
+  EXPECT_EQ(l.sharded[1].unsharded_offset, 96);  // 4 chunks of 21, aligned to 64 bytes of fp32
+  EXPECT_EQ(l.unsharded_numel, 96 + 4 * 2);
 }
 
 TEST(ShardLayout, FlatPadsAtTheEndOnly) {
@@ -45,6 +51,19 @@ TEST(ShardLayout, FlatPadsAtTheEndOnly) {
   EXPECT_EQ(l.sharded[1].unsharded_offset, 72);  // 70, aligned to 16 bytes of fp32
   EXPECT_EQ(l.shard_numel, 20);                  // ceil(77 / 4)
   EXPECT_EQ(l.unsharded_numel, 80);
+  // Elements 60 to 69 of the first, two of padding, the second, and three more.
+  using Row = std::array<std::int64_t, 4>;
+  std::vector<Row> rows;
+  for (const ShardPiece& p : l.pieces(3)) rows.push_back({p.parameter, p.parameter_offset, p.shard_offset, p.count});
+  EXPECT_EQ(rows, (std::vector<Row>{{0, 60, 0, 10}, {1, 0, 12, 5}}));
+}
+
+TEST(ShardLayout, FrozenParametersComeLast) {
+  ModelShapes shapes = shapes_of({{3}, {4}, {5}});
+  shapes.parameters[0].frozen = true;
+  const ShardLayout l = layout_of(shapes, config::Layout::flat, 2);
+  EXPECT_EQ((std::array{l.sharded[0].parameter, l.sharded[1].parameter, l.sharded[2].parameter}),
+            (std::array{1, 2, 0}));
 }
 
 TEST(ShardLayout, AUnitSmallerThanTheRankCountLeavesRanksEmpty) {
@@ -61,6 +80,11 @@ TEST(ShardLayout, ThresholdKeepsSmallParametersWhole) {
   ASSERT_EQ(l.replicated.size(), 1U);
   EXPECT_EQ(l.replicated[0].parameter, 1);
   EXPECT_EQ(l.sharded.size(), 2U);
+  const ShardLayout two = layout_of(shapes_of({{5}, {70}, {7}}), config::Layout::per_param, 4, 70);
+  ASSERT_EQ(two.replicated_pieces().size(), 2U);
+  EXPECT_EQ(two.replicated_pieces()[1].parameter, 2);
+  EXPECT_EQ(two.replicated_pieces()[1].shard_offset, 16);
+  EXPECT_EQ(two.replicated_pieces()[1].count, 7);
   EXPECT_TRUE(layout_of(shapes_of({{5}}), config::Layout::per_param, 1, 70).replicated.empty()) << "nobody to tell";
 }
 
@@ -96,36 +120,156 @@ TEST(ShardLayout, PiecesCoverEveryElementOnceOnAnyMesh) {
   }
 }
 
-TEST(Units, TheRootOwnsWhatNoOtherUnitOwns) {
-  config::Model model;
-  model.layers = 5;
-  const ModelShapes shapes = model_shapes(model);
-  const auto units = wrap_units(shapes, {config::Wrap::Mode::blocks, 2, 0});
-  ASSERT_EQ(units.size(), 4U);
-  EXPECT_EQ(units[0].modules, (std::vector<int>{0, 6}));
-  EXPECT_EQ(units[3].modules, (std::vector<int>{5}));  // the last one is smaller
-  EXPECT_EQ(units[1].label, "0");
-  std::size_t parameters = 0;
-  for (const UnitMembers& unit : units) parameters += unit.parameters.size();
-  EXPECT_EQ(parameters, shapes.parameters.size());
+/// An embedding of parameter 0, blocks of two parameters with ten elements each (the second experts'), a head of its
+/// own parameter and the embedding's.
+ModelShapes tied_model(int blocks) {
+  ModelShapes shapes;
+  const auto add = [&](ModuleKind kind, const std::vector<std::int64_t>& sizes) {
+    ModuleShape module{"m", kind, 0, {}};
+    for (const std::int64_t size : sizes) {
+      module.parameters.push_back(static_cast<int>(shapes.parameters.size()));
+      shapes.parameters.push_back({"p", {size}, static_cast<int>(shapes.modules.size())});
+    }
+    shapes.modules.push_back(module);
+  };
+  add(ModuleKind::embedding, {8});
+  for (int i = 0; i < blocks; ++i) {
+    add(ModuleKind::block, {4, 6});
+    shapes.parameters.back().of_experts = true;
+  }
+  add(ModuleKind::head, {5});
+  shapes.modules.back().parameters.push_back(0);
+  return shapes;
 }
 
-TEST(Units, OfAWholeModelHaveTheExpertsOfTheRoot) {
+/// "label:modules/parameters", of units of experts "label>the unit that has them:/parameters".
+std::string wrapped(const ModelShapes& shapes, const config::Wrap& wrap, bool head_unit, bool apart) {
+  std::string text;
+  for (const UnitMembers& unit : wrap_units(shapes, wrap, head_unit, apart)) {
+    text += (text.empty() ? "" : " ") + unit.label;
+    if (unit.experts_of >= 0) text += '>' + std::to_string(unit.experts_of);
+    text += ':';
+    for (const int m : unit.modules) text += std::to_string(m);
+    text += '/';
+    for (const int p : unit.parameters) text += std::to_string(p);
+  }
+  return text;
+}
+
+TEST(Units, AreWrappedAsAsked) {
+  using Mode = config::Wrap::Mode;
+  struct Row {
+    config::Wrap wrap;
+    bool head_unit, apart;
+    const char* units;
+  };
+  const ModelShapes four = tied_model(4), none = tied_model(0);
+  for (const Row& row : {Row{{Mode::block, 1, 0}, false, false, "R:05/09 0:1/12 1:2/34 2:3/56 3:4/78"},
+                         {{Mode::block, 1, 0}, true, false, "R:0/0 0:1/12 1:2/34 2:3/56 3:4/78 T:5/9"},
+                         {{Mode::blocks, 3, 0}, false, false, "R:05/09 0:123/123456 1:4/78"},
+                         {{Mode::min_size, 1, 10}, false, false, "R:05/09 0:1/12 1:2/34 2:3/56 3:4/78"},
+                         {{Mode::min_size, 1, 11}, false, false, "R:05/09 0:12/1234 1:34/5678"},
+                         {{Mode::min_size, 1, 20}, false, false, "R:05/09 0:12/1234 1:34/5678"},
+                         {{Mode::min_size, 1, 21}, false, false, "R:05/09 0:123/123456 1:4/78"},
+                         {{Mode::model, 1, 0}, true, false, "R:012345/0123456789"},
+                         {{Mode::model, 1, 0}, false, true, "R:012345/013579 ER>0:/2468"},
+                         {{Mode::blocks, 2, 0}, true, true, "R:0/0 0:12/13 1:34/57 T:5/9 E0>1:/24 E1>2:/68"}}) {
+    EXPECT_EQ(wrapped(four, row.wrap, row.head_unit, row.apart), row.units);
+  }
+  EXPECT_EQ(wrapped(none, {Mode::block, 1, 0}, true, true), "R:01/01");
+  ModelShapes mlp = tied_model(2);  // a loss without parameters has no unit of its own
+  mlp.modules.back() = {"loss", ModuleKind::mean_squared_error, 0, {}};
+  EXPECT_EQ(wrapped(mlp, {Mode::block, 1, 0}, true, false), "R:03/0 0:1/12 1:2/34");
+}
+
+TEST(Plan, TakesItsDtypesAndTheUnitsOfItsModules) {
   config::RunConfig c;
   c.model.layers = 2;
+  c.mesh = {.ranks = 2, .shard = 2, .replicate = 1};
+  const Plan plain = make_plan(c);
+  EXPECT_EQ(plain.unit_of_module, (std::vector{0, 1, 2, 0}));
+  for (const DType dtype : {plain.param_dtype, plain.gradient_dtype, plain.reduce_dtype, plain.state_dtype}) {
+    EXPECT_EQ(dtype, DType::f32);
+  }
+  const std::vector<std::pair<DType config::Fsdp::*, DType Plan::*>> taken{
+      {&config::Fsdp::param_dtype, &Plan::param_dtype},
+      {&config::Fsdp::param_dtype, &Plan::gradient_dtype},
+      {&config::Fsdp::reduce_dtype, &Plan::reduce_dtype},
+      {&config::Fsdp::state_dtype, &Plan::state_dtype}};
+  for (const auto& [asked, has] : taken) {
+    config::RunConfig low = c;
+    low.fsdp.*asked = DType::bf16;
+    EXPECT_EQ(make_plan(low).*has, DType::bf16);
+  }
+}
+
+TEST(Plan, CopiesOneShardWherePerParamIsAskedToShard) {
+  config::RunConfig c;
+  for (const int shard : {1, 2}) {
+    for (const auto layout : {config::Layout::flat, config::Layout::per_param}) {
+      for (const auto strategy : {config::Strategy::no_shard, config::Strategy::full_shard}) {
+        c.mesh = {.ranks = shard, .shard = shard, .replicate = 1};
+        c.fsdp.layout = layout;
+        c.fsdp.strategy = strategy;
+        const bool copies =
+            shard == 1 && layout == config::Layout::per_param && strategy == config::Strategy::full_shard;
+        const Plan plan = make_plan(c);
+        EXPECT_EQ(plan.copies_alone, copies);
+        EXPECT_EQ(plan.units[1].layout.copied, copies);
+      }
+    }
+  }
+}
+
+TEST(Plan, AGroupHasTheShardsOfSeveralRanks) {
+  config::RunConfig c;
+  c.mesh = {.ranks = 8, .shard = 8, .replicate = 1};
+  c.fsdp.layout = config::Layout::per_param;
+  c.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, 2};
+  const Unit unit = make_plan(c).units[1];
+  const ShardLayout& group = unit.group_layout.front();
+  EXPECT_EQ(group.shards, 2);
+  EXPECT_EQ(group.shard_numel, 4 * unit.layout.shard_numel);
+  for (std::size_t p = 0; p < group.sharded.size(); ++p) {
+    EXPECT_EQ(group.sharded[p].chunk_rows, 4 * unit.layout.sharded[p].chunk_rows);
+    EXPECT_EQ(group.sharded[p].shard_offset, 4 * unit.layout.sharded[p].shard_offset);
+    EXPECT_EQ(group.sharded[p].unsharded_offset, unit.layout.sharded[p].unsharded_offset);
+  }
+}
+
+/// Four experts of 352 rows: two ranks share them, or eight do, of which a row goes to each of four.
+TEST(Plan, ExpertsAreSplitAlongTheirNumberUnlessThereAreMoreRanks) {
+  using config::ExpertUnit;
+  config::RunConfig c;
+  c.model.layers = 1;
   c.model.experts = 4;
   c.model.active_experts = 2;
-  c.mesh = {.ranks = 4, .shard = 4, .replicate = 1};
-  c.mesh.expert = 2;
-  c.fsdp.wrap.mode = config::Wrap::Mode::model;
   c.fsdp.layout = config::Layout::per_param;
-  const Plan plan = make_plan(c);
-  ASSERT_EQ(plan.units.size(), 2U);
-  EXPECT_EQ(plan.with_modules, 1);
-  EXPECT_EQ(plan.units[0].experts, 1);
-  EXPECT_EQ(plan.units[1].members.experts_of, 0);
-  EXPECT_EQ(plan.units[1].label(), "ER");
-  EXPECT_EQ(plan.units[1].group, Group::expert_shard);
+  for (const auto& [shard, rows, shards] : {std::tuple{2, 2, 1}, {4, 2, 2}, {8, 352, 4}}) {
+    c.mesh = {.ranks = shard, .shard = shard, .replicate = 1};
+    c.mesh.expert = 2;
+    const Plan plan = make_plan(c);
+    const ShardLayout& experts = plan.units[plan.units[1].experts].layout;
+    EXPECT_EQ(experts.sharded[0].rows, rows);
+    EXPECT_EQ(experts.shards, shards);
+    EXPECT_EQ(experts.copied, shards == 1);
+    EXPECT_EQ(plan.units.back().group, Group::expert_shard);
+    EXPECT_EQ(plan.with_modules, 2);
+  }
+  for (const auto& [unit, orders, nests, early] : {std::tuple{ExpertUnit::group, false, false, false},
+                                                   {ExpertUnit::module, false, true, false},
+                                                   {ExpertUnit::ordered_module, true, true, false},
+                                                   {ExpertUnit::bucket, false, false, true}}) {
+    c.fsdp.expert_unit = unit;
+    for (const int ranks : {1, 2}) {
+      c.mesh.expert = ranks;
+      const Plan plan = make_plan(c);
+      EXPECT_EQ(plan.orders_experts, orders && ranks == 2);
+      EXPECT_EQ(plan.nests_experts, nests && ranks == 2);
+      EXPECT_EQ(plan.reduces_experts_early, early && ranks == 2);
+      EXPECT_EQ(plan.units.size(), ranks == 2 ? 3U : 2U);
+    }
+  }
 }
 
 TEST(Units, StayGatheredBelowTheThresholdIfAnybodyElseHasAPart) {

@@ -29,6 +29,15 @@ TEST(MegatronV1Order, DoubleBufferKeepsTwoUnits) {
             " B0 f0 RS0 fR RSR");
 }
 
+TEST(MegatronV1Order, BytesOfTwoUnitsKeepTwoUnits) {
+  config::RunConfig buffers = sized("megatron-v1", 218), bytes = buffers;
+  buffers.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::buffers, 2, 0};
+  bytes.fsdp.all_gather_limit = {
+      config::AllGatherLimit::Mode::bytes, 0,
+      2 * plan::make_plan(bytes).units[1].layout.gathered_numel() * size_of(bytes.fsdp.param_dtype)};
+  EXPECT_EQ(order(bytes), order(buffers));
+}
+
 TEST(MegatronV2Order, Default) {
   EXPECT_EQ(collectives(sized("megatron-v2", 218)),
             "AGR AG0* AG1* AG2* AG3* | AGR AG3* AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR");

@@ -109,6 +109,43 @@ TEST(NestedExpertOrder, GoesBackAlongNotesOrAList) {
       " AGE1* fE0 RSE0 f0 RS0 fR RSR");
 }
 
+/// Each microbatch goes back along its own notes where its backward is waited for, and from the root no farther than
+/// the notes go.
+TEST(NestedExpertOrder, NotesOfAMicrobatchAreItsOwn) {
+  config::RunConfig c = mixture("torchtitan-moe");
+  c.fsdp.expert_unit = config::ExpertUnit::module;
+  c.fsdp.head_unit = false;
+  c.fsdp.forward_prefetch = {Prefetch::Mode::none, 1};
+  c.fsdp.backward_prefetch = {Prefetch::Mode::pre, 1};
+  c.fsdp.reshard_after_forward.mode = config::ReshardAfterForward::Mode::always;
+  c.fsdp.wait_each_backward = true;
+  const std::string one = order(c);
+  c.train.accumulate = 2;
+  EXPECT_EQ(order(c), one + " || " + one);
+  const testing::ScheduleCase made = testing::make_case(c);
+  for (const Op& op : made.schedules.steady().ops) {
+    if (op.kind != OpKind::copy_in || op.unit != kRoot || op.phase != Phase::backward) continue;
+    EXPECT_TRUE(op.waits.empty()) << "on demand, as ever: forward's limit is over";
+  }
+}
+
+/// Without a list a unit of one parameter group goes back by one group, and a block by its block.
+TEST(GroupedExpertOrder, GoesBackByOneGroupOrByOneBlock) {
+  config::RunConfig c = mixture("torchtitan-moe");
+  c.fsdp.head_unit = false;
+  c.fsdp.forward_prefetch = {Prefetch::Mode::implicit, 1};
+  const auto backward = [&](Prefetch::Mode mode, int depth) {
+    c.fsdp.backward_prefetch = {mode, depth};
+    const std::string line = collectives(c);
+    EXPECT_EQ(line.substr(0, line.find(" | ")), "AGR AG0 AGE0 AG1 AGE1 AG2 AGE2");
+    return line.substr(line.find(" | ") + 3);
+  };
+  EXPECT_EQ(backward(Prefetch::Mode::none, 1), "AG2 AGE2 RSE2 RS2 AG1 AGE1 RSE1 RS1 AG0 AGE0 RSE0 RS0 RSR");
+  EXPECT_EQ(backward(Prefetch::Mode::pre, 1), "AGE2* AG2 AGE1* AG1* RSE2 RS2 AGE0* AG0* RSE1 RS1 RSE0 RS0 RSR");
+  EXPECT_EQ(backward(Prefetch::Mode::explicit_, 1), "AGE2* AG2 AGE1* AG1* RSE2 RS2 AGE0* AG0* RSE1 RS1 RSE0 RS0 RSR");
+  EXPECT_EQ(backward(Prefetch::Mode::explicit_, 2), "AGE2* AG2 AGE1* AG1* AGE0* AG0* RSE2 RS2 RSE1 RS1 RSE0 RS0 RSR");
+}
+
 TEST(DeepSpeedExpertOrder, ABucketIsReducedOncePerGroup) {
   config::RunConfig c = mixture("deepspeed-moe");
   EXPECT_EQ(order(c), "FR F0 F1 F2 | BR B2 B1 B0 AR{E0,E1,E2} AR{0,1,2,R} step AG{0,1,2,R} AG{E0,E1,E2}");

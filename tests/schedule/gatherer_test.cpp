@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/step_parts.h"
 
 namespace fsdpbench::schedule {
@@ -209,6 +211,13 @@ TEST(Gatherer, TheGroupsPartIsKeptOnceAStepOrOnceAMicrobatch) {
     }
     EXPECT_EQ(gathers, "WnWn");  // every forward over all ranks, from the optimizer's parameters
   }
+  // A kept part is there since the first forward has freed the rest, whatever came later.
+  for (const std::size_t gather : {4, 10}) {
+    EXPECT_EQ(once.op(gather).group(), Group::reshard);
+    const std::vector<Wait> waits = once.op(gather).waits;
+    EXPECT_EQ(std::ranges::count(waits, WaitReason::data, &Wait::reason), 1);
+    EXPECT_EQ(std::ranges::count(waits, Wait{once.op(3).record, WaitReason::data}), 1);
+  }
   EXPECT_EQ(once.last_op().frees, std::vector<BufferId>{once.work<LayoutCopy>(2).to});
 }
 
@@ -237,6 +246,29 @@ TEST(Gatherer, WhatAnUnusedGatherReadsAndWritesGoesOnceItIsOver) {
     g.gatherer.discard_unused();
     EXPECT_EQ(g.builder.step().ops.size(), before.size() + 2) << "nothing is left";
   }
+  Gathering g(in_groups_of_two(true));  // what was kept outlives the gather that nobody used
+  g.use(kUnit);
+  g.gatherer.reshard(kUnit, true);
+  g.gatherer.unshard(kUnit, true);
+  g.gatherer.discard_unused();
+  g.gatherer.release_group_shards();
+  EXPECT_EQ(g.ops(), "all_gather forward keep_group_shard reshard all_gather* release release");
+  EXPECT_EQ(g.last_op().frees, std::vector<BufferId>{g.work<LayoutCopy>(2).to});
+}
+
+/// A frozen unit's part is gone, and was never gathered from: the next step knows nothing of it.
+TEST(Gatherer, EveryStepBeginsWithShards) {
+  Gathering g(in_groups_of_two(false));
+  g.use(kUnit);
+  g.gatherer.reshard(kUnit, true);
+  g.gatherer.reshard_group_shard(kUnit);
+  g.builder.begin_step();
+  g.limiter.begin_step();
+  g.gatherer.begin_step();
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "all_gather forward");
+  EXPECT_EQ(g.op(0).group(), Group::shard);
+  EXPECT_TRUE(g.op(0).waits.empty());
 }
 
 /// FSDP1 queues no event where nobody else has a part, though a copy in a lower dtype is freed.
@@ -248,6 +280,88 @@ TEST(Gatherer, QueuesTheFreeOfWhatOthersHaveAPartOf) {
     g.use(kUnit);
     g.gatherer.reshard(kUnit, false);
     EXPECT_EQ(g.limiter.queue().size(), shards == 1 ? 0U : 1U);
+  }
+}
+
+/// In the order of the units, whatever that of their uses is: each rank's part has a quarter of each.
+TEST(Gatherer, UnitsOfOneCollectiveLieSideBySide) {
+  Gathering g(config_with(Layout::per_param));
+  g.gatherer.unshard_together({2, 1, 3}, true);
+  g.gatherer.wait_for_unshard(2);
+  g.builder.append(OpKind::forward, {.unit = 2});
+  EXPECT_EQ(g.ops(), "copy_in* copy_in* copy_in* all_gather* copy_out* copy_out* copy_out* forward");
+  for (int u = 1; u <= 3; ++u) {
+    const auto in = g.work<LayoutCopy>(static_cast<std::size_t>(u) - 1),
+               out = g.work<LayoutCopy>(static_cast<std::size_t>(u) + 3);
+    EXPECT_EQ(g.op(static_cast<std::size_t>(u) - 1).unit, u);
+    EXPECT_EQ(g.op(static_cast<std::size_t>(u) + 3).unit, u);
+    for (const LayoutCopy& copy : {in, out}) {
+      EXPECT_EQ(copy.offset, (u - 1) * 2320);
+      EXPECT_EQ(copy.stride, 3 * 2320);
+    }
+  }
+  EXPECT_EQ(g.work<Collective>(3).count, 3 * 2320);
+  EXPECT_EQ(g.op(3).others, (std::vector{2, 3}));
+  EXPECT_EQ(g.op(7).waits, (std::vector<Wait>{{g.op(6).record, WaitReason::data}}));
+  g.gatherer.unshard(2, false);  // a prefetch has done all of this
+  EXPECT_EQ(g.last_op().kind, OpKind::forward);
+}
+
+/// fsdp.gathers_follow_compute orders a bucket, too; a limit in bytes counts each unit of it.
+TEST(Gatherer, ABucketIsLimitedAsItsUnitsAre) {
+  config::RunConfig c = config_with(Layout::flat);
+  c.fsdp.gathers_follow_compute = true;
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::bytes, 0, 3 * 9280 * 4};
+  Gathering g(c);
+  EXPECT_EQ(g.gatherer.live_elements(), 0);
+  g.use(4);
+  EXPECT_EQ(g.gatherer.live_elements(), 9280);
+  g.gatherer.unshard_together({1, 2}, true);
+  EXPECT_EQ(g.op(2).kind, OpKind::copy_in);
+  EXPECT_EQ(g.op(2).waits, (std::vector<Wait>{{g.op(1).record, WaitReason::limit}}));
+  EXPECT_EQ(g.gatherer.live_elements(), 3 * 9280);
+  EXPECT_FALSE(g.gatherer.allows_prefetch(3, {}));
+  g.gatherer.reshard(4, false);
+  EXPECT_TRUE(g.gatherer.allows_prefetch(3, {}));
+}
+
+/// fsdp.cpu_offload = all with one shard: the copy that came is what is copied out and freed.
+TEST(Gatherer, OneOffloadedShardIsCopiedOutOfWhatCame) {
+  config::RunConfig c = config_with(Layout::per_param, DType::f32, 1);
+  c.fsdp.cpu_offload = config::CpuOffload::all;
+  Gathering g(c);
+  g.use(kUnit);
+  g.gatherer.release_held();
+  EXPECT_EQ(g.ops(), "unshard host_to_device copy_out forward release");
+  const BufferId came = g.work<Transfer>(1).to;
+  EXPECT_EQ(g.work<LayoutCopy>(2).from, came);
+  EXPECT_EQ(g.op(2).waits, (std::vector<Wait>{{g.op(1).record, WaitReason::data}}));
+  EXPECT_EQ(g.last_op().frees, std::vector<BufferId>{came});
+}
+
+TEST(Gatherer, WholeParametersAreReadInTheDtypeOfTheRest) {
+  for (const auto& [dtype, role] :
+       {std::pair{DType::f32, BufferRole::master_replicated}, {DType::bf16, BufferRole::replicated_parameters}}) {
+    config::RunConfig c = config_with(Layout::flat, dtype);
+    EXPECT_EQ(Gathering(c).gatherer.parameters(kUnit).replicated, kNoBuffer);
+    c.fsdp.shard_threshold = 100;  // the norms
+    Gathering g(c);
+    EXPECT_EQ(g.role(g.gatherer.parameters(kUnit).replicated), role);
+  }
+}
+
+/// fsdp.free_lane: the gathers' lane frees what computation is over with.
+TEST(Gatherer, FreesWhereItIsAsked) {
+  for (const auto& [where, lane] :
+       {std::pair{config::FreeLane::compute, Lane::compute}, {config::FreeLane::all_gather, Lane::all_gather}}) {
+    config::RunConfig c = config_with(Layout::flat);
+    c.fsdp.free_lane = where;
+    Gathering g(c);
+    g.use(kUnit);
+    g.gatherer.reshard(kUnit, false);
+    EXPECT_EQ(g.last_op().lane, lane);
+    const std::vector<Wait> none, computed{{g.op(1).record, WaitReason::reuse}};
+    EXPECT_EQ(g.last_op().waits, lane == Lane::compute ? none : computed);
   }
 }
 

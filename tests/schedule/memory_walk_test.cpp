@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "base/bytes.h"
+#include "schedule/build_schedules.h"
 #include "support/random_config.h"
 
 namespace fsdpbench::schedule {
@@ -20,6 +23,79 @@ TEST(MemoryWalk, CountsOnWhatItNeedNotWalk) {
       EXPECT_EQ(memory_walk(c.schedules, steps), memory_walk(written_out, steps)) << "case " << i;
     }
   }
+}
+
+/// Memory that one lane has freed is another's once the host has waited for all: at a sync, and after each step.
+TEST(MemoryWalk, TheHostHandsMemoryFromLaneToLane) {
+  const auto use = [](Lane lane, BufferId id) {
+    return Op{.lane = lane, .work = Cast{}, .allocates = {id}, .frees = {id}};
+  };
+  const Op one = use(Lane::compute, 0), other = use(Lane::copy, 1), sync{.kind = OpKind::host_sync};
+  const auto reserved = [](const std::vector<std::vector<Op>>& steps) {
+    Schedules schedules;
+    for (const std::vector<Op>& ops : steps) schedules.steps.push_back({ops, {{.bytes = 100}, {.bytes = 100}}});
+    return memory_walk(schedules, std::ssize(steps)).reserved / LanePool::kGranule;
+  };
+  EXPECT_EQ(reserved({{one, other}}), 2);
+  EXPECT_EQ(reserved({{one, sync, other}}), 1);
+  EXPECT_EQ(reserved({{one}, {other}}), 1);
+}
+
+/// Nobody walks a billion steps: what they allocate is that of one, so many times.
+TEST(MemoryWalk, StepsThatRepeatAreMultiplied) {
+  constexpr std::int64_t kSteps = 1'000'000'000;
+  const testing::ScheduleCase c = testing::make_case(testing::decoder_config(2, 4));
+  std::int64_t persistent = 0, a_step = 0;
+  for (const Buffer& buffer : c.schedules.steady().buffers) ++(buffer.persistent ? persistent : a_step);
+  EXPECT_EQ(memory_walk(c.schedules, kSteps).allocations, persistent + kSteps * a_step);
+}
+
+TEST(MemoryWalk, CategoriesReserveForThemselves) {
+  const testing::ScheduleCase c = testing::make_case(testing::decoder_config(2, 4));
+  const CategoryBytes categories = category_walk(c.schedules, 3);
+  const PoolStatistics statistics = memory_walk(c.schedules, 3);
+  for (std::size_t i = 0; i < categories.size(); ++i) EXPECT_GE(categories[i], statistics.peak_occupied[i]);
+  std::int64_t shards = 0;
+  for (const plan::Unit& unit : c.plan.units) shards += LanePool::rounded(unit.layout.shard_numel * 4);
+  EXPECT_EQ(categories[index_of(MemoryCategory::parameter_shards)], shards);
+}
+
+/// Half is saved for backward as it is, and of what is kept for the recomputation nothing twice.
+TEST(MemoryWalk, WhatACheckpointedBlockKeepsAndSaves) {
+  config::RunConfig c = testing::decoder_config(1, 4);
+  c.fsdp.activation_checkpointing = true;
+  c.fsdp.checkpoint_keeps = config::CheckpointKeeps::products;
+  plan::ModuleSizes block;
+  block.output_bytes = 4096;
+  block.saved_bytes = 1000;
+  const plan::Plan plan = plan::make_plan(c);
+  std::vector<plan::ModuleSizes> sizes(3, block);
+  const auto saved = [&] {
+    std::string text;
+    const Training made{c, plan, make_policy(c), sizes, build_schedules(plan, make_policy(c), sizes)};
+    for (const Op& op : made.schedules.steady().ops) {
+      if (op.module != 1 || (op.kind != OpKind::forward && op.kind != OpKind::recompute)) continue;
+      for (const BufferId id : op.allocates) {
+        const Buffer& buffer = made.schedules.steady().buffers[id];
+        if (buffer.role == BufferRole::saved) text += ' ' + std::to_string(buffer.bytes);
+      }
+      text += std::find_if(op.frees.begin(), op.frees.end(),
+                           [&](BufferId id) {
+                             return made.schedules.steady().buffers[id].role == BufferRole::saved;
+                           }) == op.frees.end()
+                  ? " stay,"
+                  : " freed,";
+    }
+    return text;
+  };
+  sizes[1].kept_output_bytes = 300;
+  sizes[1].kept_saved_bytes = 200;
+  EXPECT_EQ(saved(), " 300 800 freed, 800 stay,");
+  c.fsdp.checkpoint_keeps = config::CheckpointKeeps::nothing;
+  c.fsdp.recompute_share = 0.75;
+  EXPECT_EQ(saved(), " 250 750 freed, 750 stay,");
+  c.fsdp.activation_checkpointing = false;
+  EXPECT_EQ(saved(), " 1000 stay,");
 }
 
 // A gather queues behind the reductions before it on their communicator, so that the backward it is for comes after

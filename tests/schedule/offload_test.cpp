@@ -81,6 +81,24 @@ TEST(OffloadSchedule, LaterMicrobatchesAreAddedOnTheHost) {
   EXPECT_EQ(std::ranges::count_if(other.schedules.steady().ops, &Op::is_host), 8) << "before updates, nowhere else";
 }
 
+/// Units that stay gathered are gathered once the host has updated them.
+TEST(OffloadSchedule, WhatStaysGatheredIsCopiedAfterTheUpdates) {
+  config::RunConfig config = with(CpuOffload::all);
+  config.fsdp.persistence_threshold = 1 << 30;
+  const testing::ScheduleCase c = testing::make_case(config);
+  EventId updated = kNoEvent;
+  int copies = 0;
+  for (const Op& op : c.schedules.steady().ops) {
+    if (op.kind == OpKind::optimizer) updated = op.record;
+    if (op.kind != OpKind::host_to_device) continue;
+    EXPECT_EQ(op.phase, Phase::optimizer);
+    if (copies++ == 0) {
+      EXPECT_EQ(std::ranges::count(op.waits, Wait{updated, WaitReason::data}), 1);
+    }
+  }
+  EXPECT_EQ(copies, 4);
+}
+
 std::int64_t bytes_of(const testing::ScheduleCase& c, MemorySpace space) {
   std::int64_t sum = 0;
   for (const Buffer& b : c.schedules.steady().buffers) {

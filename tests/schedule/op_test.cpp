@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <string_view>
 
@@ -37,6 +38,19 @@ TEST(Op, OperandsFollowFromTheWork) {
   EXPECT_EQ(reads(Backward{.parameters = 1, .d_stream = 7}), (Ids{1, 7}));
   EXPECT_EQ(writes(Backward{.d_stream = 7, .gradients = 8, .workspace = 9}), (Ids{8, 9, 7}));
 
+  // A later part of a pass goes on with what was saved and exchanged, which is the output if it has no place of its
+  // own.
+  const Forward first{.input = 1, .saved = 2, .output = 3, .part = 0, .exchange = 4};
+  EXPECT_EQ(reads(first), (Ids{1}));
+  EXPECT_EQ(writes(first), (Ids{2, 3, 4}));
+  Forward second = first;
+  second.part = 1;
+  EXPECT_EQ(reads(second), (Ids{1, 2, 4}));
+  second.exchange = kNoBuffer;
+  EXPECT_EQ(reads(second), (Ids{1, 2, 3}));
+  EXPECT_EQ(reads(Backward{.saved = 1, .part = 0, .exchange = 2}), (Ids{1}));
+  EXPECT_EQ(reads(Backward{.saved = 1, .part = 1, .exchange = 2}), (Ids{1, 2}));
+
   EXPECT_EQ(reads(Collective{.input = 1, .output = 1}), (Ids{1}));
   EXPECT_EQ(writes(Collective{.input = 1, .output = 1}), (Ids{1}));
   EXPECT_TRUE(reads(std::monostate{}).empty());
@@ -53,6 +67,26 @@ TEST(Op, OnlyCollectivesHaveAGroupAndBytesOnTheWire) {
   EXPECT_FALSE(cast.is_collective());
   EXPECT_EQ(cast.group(), Group::none);
   EXPECT_EQ(cast.collective(), nullptr);
+}
+
+/// Ten floats of each of 4 ranks, or 2 that split a layer, or 2 that split experts: 40 bytes to each of the others; of
+/// an all-reduce there and back, a rank's part of it each time.
+TEST(Op, BytesThatARankSends) {
+  const plan::Groups groups({.shard = 4, .replicate = 1, .tensor = 2, .context = 1, .expert = 2});
+  const auto sent = [&](OpKind kind, Group group) {
+    Schedule schedule;
+    schedule.ops = {{.kind = kind, .work = Collective{.group = group, .count = 10}},
+                    {.kind = OpKind::forward, .work = Forward{}}};
+    const plan::CommunicationVolume v = communication_volume(schedule, groups);
+    return std::array{v.all_gather, v.reduce_scatter, v.all_reduce, v.all_to_all};
+  };
+  using Sent = std::array<double, 4>;
+  EXPECT_EQ(sent(OpKind::all_gather, Group::shard), (Sent{120, 0, 0, 0}));
+  EXPECT_EQ(sent(OpKind::gather_norm, Group::tensor), (Sent{40, 0, 0, 0}));
+  EXPECT_EQ(sent(OpKind::reduce_scatter, Group::shard), (Sent{0, 120, 0, 0}));
+  EXPECT_EQ(sent(OpKind::all_reduce, Group::shard), (Sent{0, 0, 60, 0}));
+  EXPECT_EQ(sent(OpKind::tensor_all_reduce, Group::tensor), (Sent{0, 0, 40, 0}));
+  EXPECT_EQ(sent(OpKind::expert_dispatch, Group::expert), (Sent{0, 0, 0, 40}));
 }
 
 TEST(Op, EveryKindHasANameOfItsOwn) {

@@ -1,10 +1,12 @@
 #include "schedule/policy.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <random>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -120,6 +122,7 @@ TEST(StepBuilder, JoinsWaitsAndMarks) {
   StepBuilder& builder = parts.builder;
   EXPECT_EQ(builder.step().buffers.at(builder.persistent(BufferRole::loss)).bytes, 12);
   EXPECT_EQ(builder.mark(Lane::copy), kNoEvent);
+  builder.new_buffer(BufferRole::saved, DType::f32, 4, 1);
   builder.append(OpKind::cast_shard, {.lane = Lane::copy, .unit = 1});
   const EventId marked = builder.mark(Lane::copy);
   builder.host_wait(marked, WaitReason::data, 1);
@@ -162,11 +165,119 @@ TEST(Updates, AddUpWhatEachRankHasOnce) {
   EXPECT_EQ(gathers, (std::vector<std::pair<Group, std::int64_t>>{{Group::shard, 1}, {Group::tensor, 4}}));
 }
 
+/// State that the plan and AdamW need, in bytes of its elements; the norms' 64 are whole on each rank.
+TEST(StepBuilder, HasThePersistentBuffersOfItsPlan) {
+  config::RunConfig c = testing::decoder_config(1, 4);
+  c.fsdp.shard_threshold = 100;
+  c.fsdp.param_dtype = DType::bf16;
+  const auto persistent = [&] {
+    const testing::StepParts parts(c);
+    std::string text;
+    for (const Buffer& b : parts.builder.step().buffers) {
+      EXPECT_TRUE(b.persistent);
+      if (b.unit == 1) {
+        text += std::string(to_string(b.role)) + ' ' + std::to_string(b.bytes) +
+                (b.space == MemorySpace::host ? " host, " : ", ");
+      }
+    }
+    return text;
+  };
+  const std::int64_t shard = (9280 - 64) / 4;
+  EXPECT_EQ(persistent(),
+            fmt::format("master_shard {0}, master_replicated 256, replicated_parameters 128, first_moment {0}, "
+                        "second_moment {0}, first_moment_replicated 256, second_moment_replicated 256, ",
+                        4 * shard));
+  c.train.optimizer = config::Optimizer::sgd;
+  c.fsdp.cast_in_optimizer = true;
+  EXPECT_EQ(persistent(), fmt::format("master_shard {}, device_shard {}, master_replicated 256, "
+                                      "replicated_parameters 128, ",
+                                      4 * shard, 2 * shard));
+  c.fsdp.cpu_offload = config::CpuOffload::optimizer;
+  c.fsdp.param_dtype = DType::f32;
+  c.fsdp.persistence_threshold = 1 << 30;
+  EXPECT_EQ(persistent(), fmt::format("master_shard {0} host, device_shard {0}, master_replicated 256, unsharded {1}, ",
+                                      4 * shard, 16 * shard));
+}
+
+/// The parameters and moments of the same kind and unit as the gradient; SGD has none.
+TEST(Updates, ReadWhatTheirGradientIsOf) {
+  config::RunConfig c = testing::decoder_config(1, 4);
+  c.fsdp.shard_threshold = 100;
+  c.train.clip_norm = 1;
+  const auto updates = [&] {
+    const testing::ScheduleCase made = testing::make_case(c);
+    const Schedule& steady = made.schedules.steady();
+    std::string text;
+    for (const Op& op : steady.ops) {
+      const auto* update = std::get_if<Update>(&op.work);
+      if (update == nullptr || op.unit != 1) continue;
+      for (const BufferId id : {update->gradient, update->parameters, update->first_moment, update->second_moment,
+                                update->clip_factor, update->rounded}) {
+        if (id == kNoBuffer) continue;
+        text += std::string(to_string(steady.buffers[id].role)) + ' ';
+        EXPECT_EQ(steady.buffers[id].unit, id == update->clip_factor ? kNone : 1);
+      }
+      text += std::to_string(update->count) + "; ";
+    }
+    return text;
+  };
+  EXPECT_EQ(updates(),
+            "gradient_shard master_shard first_moment second_moment clip_factor 2304; "
+            "gradients_replicated master_replicated first_moment_replicated second_moment_replicated clip_factor 64; ");
+  c.train.optimizer = config::Optimizer::sgd;
+  c.train.clip_norm = 0;
+  c.fsdp.param_dtype = DType::bf16;
+  c.fsdp.cast_in_optimizer = true;
+  EXPECT_EQ(updates(), "gradient_shard master_shard device_shard 2304; reduce_input_replicated master_replicated 64; ");
+}
+
+/// One sum in one order, whoever adds: each other lane goes on with the number that the one before it has written.
+TEST(Updates, HostAndDeviceAddUpInTurn) {
+  config::RunConfig c = testing::decoder_config(1, 4);
+  c.fsdp.shard_threshold = 100;
+  c.fsdp.cpu_offload = config::CpuOffload::all;
+  c.train.clip_norm = 1;
+  const testing::ScheduleCase made = testing::make_case(c);
+  const Schedule& steady = made.schedules.steady();
+  std::string text;
+  EventId before = kNoEvent;
+  std::int64_t partial = 0, gathered = 0, factor = 0;
+  for (const Op& op : steady.ops) {
+    for (const BufferId id : op.allocates) {
+      const Buffer& buffer = steady.buffers[id];
+      if (buffer.role == BufferRole::norm_partial) partial = buffer.bytes;
+      if (buffer.role == BufferRole::norm_gathered) gathered = buffer.bytes;
+      if (buffer.role == BufferRole::clip_factor) factor = buffer.bytes;
+    }
+    if (op.kind != OpKind::gradient_norm) continue;
+    text += op.lane == Lane::host_compute ? 'h' : 'd';
+    EXPECT_EQ(std::ranges::count(op.waits, Wait{before, WaitReason::data}), text == "h" ? 0 : 1);
+    before = op.record;
+  }
+  EXPECT_EQ(std::ranges::find(steady.ops, OpKind::clip, &Op::kind)->lane, Lane::host_compute);
+  EXPECT_EQ(text, "hdhd");
+  EXPECT_EQ((std::array{partial, gathered, factor}), (std::array<std::int64_t, 3>{8, 4 * 8, 4}));
+}
+
+/// A model of one unit has no mean unit: as many elements as asked, be it one.
+TEST(ReduceInputs, OfTheRootAloneHoldAsManyElementsAsAsked) {
+  config::RunConfig c = testing::decoder_config(2, 4);
+  c.fsdp.wrap.mode = config::Wrap::Mode::model;
+  c.fsdp.reduce_scatter_elements = 1;
+  testing::StepParts parts(c);
+  ReduceInputs inputs(parts.builder);
+  for (const char* ops : {"", "release", "release release"}) {
+    inputs.add(0, 1, kRoot, 1);
+    inputs.make_room(true);
+    EXPECT_EQ(parts.ops(), ops);
+  }
+}
+
 /// Two mean units at least, the root's elements left out.
 TEST(ReduceInputs, HoldAsManyElementsAsAskedOrTwoMeanUnits) {
-  config::RunConfig c = testing::decoder_config(3, 4);
-  const std::int64_t unit = plan::make_plan(c).units[1].layout.parameter_numel();
-  for (const std::int64_t asked : {std::int64_t{1}, 5 * unit}) {
+  const std::int64_t unit = 9280;
+  for (const auto& [blocks, asked] : {std::pair{1, std::int64_t{1}}, {3, std::int64_t{1}}, {3, 5 * unit}}) {
+    config::RunConfig c = testing::decoder_config(blocks, 4);
     c.fsdp.reduce_scatter_elements = asked;
     testing::StepParts parts(c);
     ReduceInputs inputs(parts.builder);
@@ -212,7 +323,7 @@ TEST(Backward, BeginsWhatItAllocates) {
 
 TEST(MemoryPeak, IsTheFirstOpAtWhichMostIsLive) {
   Schedule schedule;
-  for (const std::int64_t bytes : {10, 7, 20, 20, 1000, 1000}) schedule.buffers.push_back({.bytes = bytes});
+  for (const std::int64_t bytes : {10, 7, 20, 20, 1000, 1000, 40}) schedule.buffers.push_back({.bytes = bytes});
   schedule.buffers[0].persistent = schedule.buffers[4].persistent = true;
   schedule.buffers[4].space = schedule.buffers[5].space = MemorySpace::host;
   schedule.ops = {{.allocates = {1, 5}}, {.allocates = {2}, .frees = {2, 5}}, {.allocates = {3}, .frees = {1, 3}}, {}};
@@ -220,6 +331,9 @@ TEST(MemoryPeak, IsTheFirstOpAtWhichMostIsLive) {
   EXPECT_EQ(peak.op, 1);
   EXPECT_EQ(peak.live_bytes, 37);
   EXPECT_EQ(peak.live, (std::vector<BufferId>{2, 0, 1}));
+  schedule.ops.push_back({.allocates = {6}});  // once all else is freed
+  EXPECT_EQ(memory_peak(schedule).live_bytes, 50);
+  EXPECT_EQ(memory_peak(schedule).live, (std::vector<BufferId>{6, 0}));
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
 
 #include "support/schedule_cases.h"
 #include "support/step_parts.h"
@@ -127,6 +130,7 @@ TEST(Reducer, NoSyncAddsUpUnshardedAndReducesOnce) {
             "backward post_backward backward post_backward accumulate_gradients backward post_backward "
             "accumulate_gradients reduce_scatter");
   EXPECT_EQ(fp32.work<Accumulate>(4).sum, fp32.work<Backward>(0).gradients);
+  EXPECT_EQ(fp32.work<Accumulate>(4).factor, 1.0F);
   c.fsdp.param_dtype = DType::bf16;
   Reduction low(c);
   for (bool last : {false, true}) low.reduce(kReduced, last);
@@ -156,6 +160,7 @@ TEST(Reducer, HybridReducesAcrossReplicasOnceOrEachTime) {
             "backward post_backward reduce_cast reduce_scatter finish_gradient "
             "backward post_backward reduce_cast reduce_scatter finish_gradient reduce_cast all_reduce finish_gradient");
   EXPECT_EQ(once.role(once.work<Accumulate>(4).sum), BufferRole::partial_shard);
+  EXPECT_EQ(once.op(10).lane, Lane::all_reduce) << "where it is reduced next";
 }
 
 TEST(Reducer, OneShardIsOnlyReducedAcrossReplicas) {
@@ -175,6 +180,7 @@ TEST(Reducer, OneShardOfPerParamIsCopiedAsIfThereWereOthers) {
   EXPECT_EQ(r.op(3).lane, Lane::reduce_scatter);
   EXPECT_EQ(r.work<Cast>(3).from, r.work<LayoutCopy>(2).to);
   EXPECT_EQ(r.work<Cast>(3).to, r.work<Collective>(4).input);
+  EXPECT_EQ(r.op(4).waits, (std::vector<Wait>{{r.op(3).record, WaitReason::data}}));
   r.reduce(1);  // the one buffer
   EXPECT_EQ(r.op(7).kind, OpKind::release);
   EXPECT_EQ(r.op(7).frees, std::vector<BufferId>{r.work<Cast>(3).from});
@@ -248,10 +254,196 @@ TEST(Reducer, ReplicatedParametersAreReducedOverAllRanks) {
 
 TEST(Reducer, ASeparateCommunicatorIsOnlyForReduceScatter) {
   config::RunConfig c = reducing(Layout::flat);
-  c.fsdp.separate_reduce_scatter_comm = true;
+  c.model.experts = 4;
+  c.model.active_experts = 2;
+  c.mesh.expert = 2;
+  for (const bool separate : {false, true}) {
+    c.fsdp.separate_reduce_scatter_comm = separate;
+    Reduction r(c);
+    for (const int unit : {kReduced, r.plan.units[kReduced].experts}) {
+      r.reduce(unit);
+      const bool experts = unit != kReduced;
+      EXPECT_EQ(r.last_op().group(), experts ? (separate ? Group::expert_shard_separate : Group::expert_shard)
+                                             : (separate ? Group::shard_separate : Group::shard));
+    }
+  }
+}
+
+/// A copy of a flat gradient is one run, padding and all.
+TEST(Reducer, AFlatGradientMayBeCopiedBeforeItIsReduced) {
+  config::RunConfig c = reducing(Layout::flat);
+  c.fsdp.gradient_copy_in = true;
   Reduction r(c);
   r.reduce(kReduced);
-  EXPECT_EQ(r.work<Collective>(2).group, Group::shard_separate);
+  EXPECT_EQ(r.ops(), "backward post_backward reduce_copy_in reduce_scatter");
+  EXPECT_EQ(r.work<Cast>(2).count, r.plan.units[kReduced].layout.gathered_numel());
+  EXPECT_EQ(r.work<Cast>(2).to, r.work<Collective>(3).input);
+}
+
+/// FSDP2 waits for earlier reductions before it looks whether a unit has gradients, but where it only adds up.
+TEST(Reducer, AFrozenUnitWaitsForReductionsAllTheSame) {
+  using Row = std::tuple<AccumulateMode, bool, const char*>;
+  for (const auto& [mode, last, ops] : {Row{AccumulateMode::reduce_each, false, " release"},
+                                        {AccumulateMode::no_sync, true, " release"},
+                                        {AccumulateMode::no_sync, false, ""}}) {
+    config::RunConfig c = reducing(Layout::per_param);
+    c.model.trainable = {config::Trainable::Mode::blocks, 1, 1};
+    c.train.accumulate_mode = mode;
+    Reduction r(c);
+    r.reduce(kReduced);
+    const std::string before = r.ops();
+    r.reducer.reduce(1, last);
+    EXPECT_EQ(r.ops(), before + " post_backward" + ops);
+  }
+}
+
+/// "op[unit] offset/stride" of copies and sums, "op[units] count" of collectives; a unit has 9280 elements, a quarter
+/// of which is 2320. Waits are told as the kind of what is waited for.
+std::string places(const Reduction& r) {
+  std::map<EventId, std::string> recorded;
+  std::string text;
+  for (const Op& op : r.builder.step().ops) {
+    if (op.record != kNoEvent) recorded[op.record] = to_string(op.kind);
+    if (op.kind == OpKind::backward || op.kind == OpKind::post_backward) continue;
+    text += std::string(to_string(op.kind)) + '[' + std::to_string(op.unit);
+    for (const int other : op.others) text += ',' + std::to_string(other);
+    text += ']';
+    if (const auto* copy = std::get_if<LayoutCopy>(&op.work)) {
+      text += ' ' + std::to_string(copy->offset) + '/' + std::to_string(copy->stride);
+    } else if (const auto* sum = std::get_if<Accumulate>(&op.work)) {
+      text += ' ' + std::to_string(sum->offset) + '/' + std::to_string(sum->stride);
+      EXPECT_EQ(sum->count, 2320);
+    } else if (op.is_collective()) {
+      text += ' ' + std::to_string(op.collective()->count);
+    } else if (const auto* cast = std::get_if<Cast>(&op.work)) {
+      text += ' ' + std::to_string(cast->count);
+    }
+    for (const Wait& wait : op.waits) text += " <" + recorded.at(wait.event);
+    text += "; ";
+  }
+  return text;
+}
+
+/// No bucket: a unit is reduced before the next one's backward.
+TEST(Reducer, WithoutABucketEachUnitIsReducedAtOnce) {
+  config::RunConfig c = reducing(Layout::flat);
+  c.fsdp.reduce_by = config::ReduceBy::all_reduce;
+  Reduction r(c);
+  for (const int unit : {2, 1}) r.reduce(unit);
+  EXPECT_EQ(r.ops(),
+            "backward post_backward all_reduce finish_gradient backward post_backward all_reduce finish_gradient");
+}
+
+TEST(Reducer, EachUnitOfABucketHasItsPlace) {
+  config::RunConfig c = reducing(Layout::flat);
+  c.fsdp.reduce_scatter_buffers = 0;
+  const auto reduced = [&](config::ReduceBy by, std::int64_t bucket, bool pre_divides, std::vector<int> units) {
+    c.fsdp.reduce_by = by;
+    c.fsdp.reduce_bucket = bucket;
+    c.fsdp.gradient_scaling = pre_divides ? GradientScaling::pre_post_divide : GradientScaling::average;
+    Reduction r(c);
+    for (const int unit : units) r.reduce(unit);
+    r.reducer.end_backward();
+    return places(r);
+  };
+  using config::ReduceBy;
+  EXPECT_EQ(reduced(ReduceBy::reduce_scatter, 3 * 9280, false, {3, 2, 1}),
+            "reduce_cast[3] 9280 <post_backward; reduce_cast[2] 9280 <post_backward; "
+            "reduce_cast[1] 9280 <post_backward; reduce_copy_in[3] 0/6960; reduce_copy_in[2] 2320/6960; "
+            "reduce_copy_in[1] 4640/6960; reduce_scatter[3,2,1] 6960; finish_gradient[3] 0/0; "
+            "finish_gradient[2] 2320/0; finish_gradient[1] 4640/0; ");
+  EXPECT_EQ(reduced(ReduceBy::all_reduce, 3 * 9280, false, {3, 2, 1}),
+            "reduce_copy_in[3] 0/2320 <post_backward; reduce_copy_in[2] 9280/2320 <post_backward; "
+            "reduce_copy_in[1] 18560/2320 <post_backward; all_reduce[3,2,1] 27840; finish_gradient[3] 0/2320; "
+            "finish_gradient[2] 9280/2320; finish_gradient[1] 18560/2320; ");
+  // A unit larger than a bucket is reduced where it lies; divided before if that is asked.
+  for (const std::int64_t bucket : {1, 9279}) {
+    EXPECT_EQ(reduced(ReduceBy::reduce_scatter, bucket, false, {2}),
+              "reduce_scatter[2] 2320 <post_backward; finish_gradient[2] 0/0; ");
+    EXPECT_EQ(reduced(ReduceBy::all_reduce, bucket, false, {2}),
+              "all_reduce[2] 9280 <post_backward; finish_gradient[2] 0/2320; ");
+  }
+  EXPECT_EQ(reduced(ReduceBy::reduce_scatter, 1, true, {2}),
+            "reduce_cast[2] 9280 <post_backward; reduce_scatter[2] 2320; finish_gradient[2] 0/0; ");
+  EXPECT_EQ(reduced(ReduceBy::all_reduce, 1, true, {2}),
+            "reduce_cast[2] 9280 <post_backward; all_reduce[2] 9280; finish_gradient[2] 0/2320; ");
+  EXPECT_EQ(reduced(ReduceBy::reduce_scatter, 9280, true, {2}),
+            "reduce_cast[2] 9280 <post_backward; reduce_scatter[2] 2320; finish_gradient[2] 0/0; ")
+      << "divided once";
+  c = testing::decoder_config(4, 4, 2);
+  c.fsdp.layout = Layout::flat;
+  c.fsdp.strategy = config::Strategy::hybrid_shard;
+  EXPECT_EQ(reduced(ReduceBy::reduce_scatter, 1, false, {2}),
+            "reduce_scatter[2] 2320 <post_backward; all_reduce[2] 2320 <reduce_scatter; finish_gradient[2] 0/0; ");
+}
+
+/// Before a third reduction the host waits for the first, before the fourth for the second, and at the end for the
+/// last.
+TEST(Reducer, TheHostWaitsForTheOldestOfMoreThanSoManyReductions) {
+  config::RunConfig c = reducing(Layout::flat);
+  c.fsdp.reduce_bucket = 1;
+  c.fsdp.reductions_in_flight = 1;
+  for (const auto by : {config::ReduceBy::reduce_scatter, config::ReduceBy::all_reduce}) {
+    c.fsdp.reduce_by = by;
+    Reduction r(c);
+    for (int micro = 0; micro < 2; ++micro) {
+      for (const int unit : {4, 3, 2, 1}) r.reduce(unit);
+      r.reducer.end_backward();
+    }
+    std::map<EventId, int> reduced;
+    std::vector<int> waited;
+    for (const Op& op : r.builder.step().ops) {
+      if (op.is_collective()) reduced[op.record] = op.unit;
+      if (op.kind == OpKind::host_wait) waited.push_back(reduced.at(op.waits.front().event));
+    }
+    EXPECT_EQ(waited, (std::vector{4, 3, 1, 4, 3, 1}));
+  }
+}
+
+/// Three buckets of a unit are more than two units: the first is freed before the fourth.
+TEST(Reducer, BucketsCountAmongTheElementsThatMayWait) {
+  config::RunConfig c = reducing(Layout::flat);
+  c.fsdp.reduce_bucket = 9280;
+  c.fsdp.reduce_scatter_elements = 2 * 9280;
+  Reduction r(c);
+  for (const int unit : {4, 3, 2, 1}) {
+    EXPECT_EQ(std::ranges::count(r.builder.step().ops, OpKind::release, &Op::kind), 0) << unit;
+    r.reduce(unit);
+    r.reducer.end_backward();
+  }
+  const std::vector<Op> ops = r.builder.step().ops;
+  const auto freed = std::ranges::find(ops, OpKind::release, &Op::kind);
+  ASSERT_NE(freed, ops.end());
+  EXPECT_EQ(freed->unit, 4);
+}
+
+/// Sums that a reduction-only microbatch leaves are waited for before the next one, where that is asked.
+TEST(Reducer, SumsOfShardsAreWaitedForAtTheEndOfABackward) {
+  config::RunConfig c = testing::decoder_config(4, 2, 2);
+  c.fsdp.strategy = config::Strategy::hybrid_shard;
+  c.train.accumulate = 2;
+  c.train.accumulate_mode = AccumulateMode::reduce_scatter_only;
+  Reduction r(c);
+  r.reduce(kReduced, false);
+  const EventId added = r.last_op().record;
+  r.reducer.wait_for_all();
+  EXPECT_EQ(r.last_op().kind, OpKind::release);
+  EXPECT_EQ(std::ranges::count(r.last_op().waits, Wait{added, WaitReason::data}), 1);
+}
+
+/// A copy or a sum on the host is waited for once.
+TEST(GradientOffload, WaitsOnceForEachUnit) {
+  config::RunConfig c = reducing(Layout::flat);
+  c.fsdp.cpu_offload = config::CpuOffload::all;
+  Reduction r(c);
+  for (const int unit : {3, 1}) r.reduce(unit);
+  r.reducer.wait_for_all();
+  r.reducer.wait_for_all();
+  std::vector<int> waited;
+  for (const Op& op : r.builder.step().ops) {
+    if (op.kind == OpKind::host_wait) waited.push_back(op.unit);
+  }
+  EXPECT_EQ(waited, (std::vector{1, 3}));
 }
 
 /// "C" a cast, "I" a copy-in, "RS", "AR" and "+": of two units in turn, with buckets that hold less than one, one, or

@@ -32,6 +32,7 @@ TEST(StepPart, PartsHaveEachOpsWorkOnceAndKeepItsPlace) {
       restored.kind = op.kind;
       restored.work = op.work;
       EXPECT_EQ(restored, op) << "lane, waits, event and memory of op " << i;
+      EXPECT_EQ(part->kind == OpKind::left_out, part->work == Work() && op.has_work());
     }
   }
   EXPECT_GT(collectives, 8);
@@ -61,6 +62,9 @@ TEST(Fingerprint, ChangesWithAllThatAStepsTimeAndMemoryFollowFrom) {
   EXPECT_TRUE(differs([&](Training&, Schedule& s) { ++std::get<Collective>(s.ops[gather].work).count; }));
   EXPECT_TRUE(
       differs([&](Training&, Schedule& s) { std::get<Collective>(s.ops[gather].work).group = Group::replicate; }));
+  EXPECT_TRUE(differs([&](Training&, Schedule& s) {
+    std::get<Collective>(s.ops[gather].work).group = Group::shard_separate;
+  })) << "another communicator of the same ranks";
   EXPECT_TRUE(differs([&](Training& t, Schedule&) { t.plan.groups = plan::Groups({2, 2}); })) << "fewer ranks";
   EXPECT_TRUE(differs([&](Training& t, Schedule&) { t.plan.groups = plan::Groups({4, 1, 2}); })) << "farther apart";
   EXPECT_TRUE(differs([&](Training&, Schedule& s) { ++s.ops[waits].waits.front().event; }));

@@ -112,6 +112,82 @@ TEST(TensorExchanges, TheNextUnitsParametersAreCopiedOutBesideThem) {
   EXPECT_TRUE(std::any_of(sum, first, [](const Op& op) { return op.kind == OpKind::copy_out; }));
 }
 
+TEST(TensorExchanges, EachPartHasANumberOfItsOwn) {
+  int next = 0;
+  for (int module = 0; module < 3; ++module) {
+    for (const OpKind kind : {OpKind::forward, OpKind::recompute, OpKind::backward}) {
+      for (int part = 0; part < 16; ++part) EXPECT_EQ(id_of_part(kind, module, part), next++);
+    }
+  }
+}
+
+/// Before rows leave, the ranks tell each other how many, and the host waits; a recomputation reads again what the
+/// device has kept.
+TEST(TensorExchanges, TheHostWaitsForNumbersOfRows) {
+  config::RunConfig config = testing::decoder_config(1, 4);
+  config.model.experts = 4;
+  config.model.active_experts = 2;
+  config.mesh.expert = 2;
+  config.fsdp.activation_checkpointing = true;
+  std::vector<plan::ModuleSizes> sizes = testing::made_up_sizes(plan::make_plan(config));
+  sizes[1].forward_parts[0].told = 1;
+  sizes[1].recompute_parts = {{.flops = 1e6, .told = 1}, {1e6}};
+  const testing::ScheduleCase c = make_training(config, sizes);
+  std::vector<std::string> names;
+  for (const Op& op : c.schedules.steady().ops) {
+    if (op.module != 1 && op.kind != OpKind::host_wait) continue;
+    if (op.kind == OpKind::expert_counts) {
+      EXPECT_EQ(op.collective()->count, 1);
+      EXPECT_EQ(op.collective()->group, Group::expert);
+      EXPECT_EQ(op.collective()->dtype, DType::i32);
+    }
+    names.push_back(op_name(c.plan, op));
+  }
+  EXPECT_THAT(names, ElementsAre("forward blocks.0/0", "expert_counts blocks.0", "host_wait 0",  //
+                                 "expert_dispatch blocks.0", "forward blocks.0/1",               //
+                                 "expert_combine blocks.0", "forward blocks.0/2",                //
+                                 "recompute blocks.0/0", "host_wait 0", "recompute blocks.0/1",  //
+                                 "backward blocks.0/0", "expert_dispatch blocks.0", "backward blocks.0/1",
+                                 "expert_combine blocks.0", "backward blocks.0/2"));
+}
+
+/// Experts that are gathered with their block are read by all parts of its passes.
+TEST(TensorExchanges, EveryPartReadsTheExpertsOfItsBlock) {
+  config::RunConfig config = testing::decoder_config(1, 4);
+  config.model.experts = 4;
+  config.model.active_experts = 2;
+  config.mesh.expert = 2;
+  const testing::ScheduleCase c = testing::make_case(config);
+  const Schedule& steady = c.schedules.steady();
+  int passes = 0;
+  for (const Op& op : steady.ops) {
+    const auto* forward = std::get_if<Forward>(&op.work);
+    const auto* backward = std::get_if<Backward>(&op.work);
+    if (forward == nullptr && backward == nullptr) continue;
+    const BufferId experts = forward != nullptr ? forward->experts : backward->experts;
+    EXPECT_EQ(experts != kNoBuffer, op.module == 1);
+    if (experts == kNoBuffer) continue;
+    EXPECT_EQ(steady.buffers[experts].role, BufferRole::unsharded);
+    EXPECT_EQ(steady.buffers[experts].unit, c.plan.units[1].experts);
+    ++passes;
+  }
+  EXPECT_EQ(passes, 6);
+}
+
+/// Tokens come in at the first module, and what they are measured by at the last.
+TEST(Passes, ReadTheBatchAtBothEnds) {
+  const testing::ScheduleCase c = testing::make_case(testing::decoder_config(2, 4));
+  for (const Op& op : c.schedules.steady().ops) {
+    if (const auto* work = std::get_if<Forward>(&op.work)) {
+      EXPECT_EQ(work->batch_inputs != kNoBuffer, op.module == 0);
+      EXPECT_EQ(work->batch_targets != kNoBuffer, op.module == 3);
+      EXPECT_EQ(work->loss != kNoBuffer, op.module == 3);
+    } else if (const auto* back = std::get_if<Backward>(&op.work)) {
+      EXPECT_EQ(back->batch_inputs != kNoBuffer, op.module == 0);
+    }
+  }
+}
+
 TEST(TensorExchanges, WithoutSuchRanksNothingIsInParts) {
   const testing::ScheduleCase c = testing::make_case(testing::decoder_config(2, 4));
   for (const Op& op : c.schedules.steady().ops) {

@@ -110,6 +110,57 @@ TEST(WastedGathers, TheClosedFormOfBytesCountsThem) {
   }
 }
 
+/// Gathers of units into buffers, copies out of them (the last two buffers stay), and passes that read them; the first
+/// pass is number 0.
+TEST(WastedGathers, AreFollowedFromBufferToBuffer) {
+  const plan::Plan plan = plan::make_plan(testing::decoder_config(2, 4));
+  Schedule schedule;
+  schedule.buffers.resize(10);
+  schedule.buffers[8].persistent = schedule.buffers[9].persistent = true;
+  const auto gather = [](int unit, BufferId to, std::vector<int> others = {}) {
+    return Op{.kind = OpKind::all_gather,
+              .unit = unit,
+              .work = Collective{.group = Group::shard, .output = to, .count = 3},
+              .others = std::move(others)};
+  };
+  const auto copy = [](int unit, BufferId from, BufferId to) {
+    return Op{.kind = OpKind::copy_out, .unit = unit, .work = LayoutCopy{.from = from, .to = to}};
+  };
+  const auto pass = [](int module, BufferId parameters, BufferId experts = kNoBuffer, int part = -1) {
+    return Op{.module = module, .work = Forward{.parameters = parameters, .experts = experts, .part = part}};
+  };
+  using Found = std::vector<WastedGather>;
+  const auto found = [&](std::vector<Op> ops) {
+    schedule.ops = std::move(ops);
+    return wasted_gathers(plan, schedule);
+  };
+  constexpr std::int64_t kSent = 3 * 4 * 3;  // three floats to each of the three others
+  EXPECT_EQ(found({gather(1, 0), pass(1, 0), pass(2, 5), gather(1, 1), pass(1, 1)}), Found{});
+  EXPECT_EQ(found({gather(1, 0), pass(1, 0), gather(1, 1), pass(2, 1)}), (Found{{Waste::freed_early, 1, 2, 0, kSent}}));
+  EXPECT_EQ(found({gather(1, 0), pass(1, 0, kNoBuffer, 0), pass(1, 5, kNoBuffer, 1), gather(1, 1), pass(2, 1)}),
+            (Found{{Waste::freed_early, 1, 3, 0, kSent}}))
+      << "parts of one pass are one use";
+  EXPECT_EQ(found({gather(1, 0), gather(1, 1), pass(1, 0, 1), pass(2, 1)}), Found{}) << "read together";
+  EXPECT_EQ(found({gather(1, 0), gather(1, 1), pass(1, 1)}), (Found{{Waste::used_once, 1, 0, 1, kSent}}));
+  EXPECT_EQ(found({gather(1, 0), gather(1, 1), gather(2, 2), pass(1, 2)}),
+            (Found{{Waste::never_used, 1, 0, -1, kSent}, {Waste::never_used, 1, 1, -1, kSent}}));
+  EXPECT_EQ(found({gather(1, 0), pass(1, 0), pass(2, 5), gather(1, 1)}), (Found{{Waste::never_used, 1, 3, -1, kSent}}))
+      << "that was used before, and not again";
+  EXPECT_EQ(found({gather(1, 0, {2}), copy(1, 0, 1), copy(2, 0, 2), pass(1, 1)}),
+            (Found{{Waste::never_used, 2, 0, -1, kSent / 2}}))
+      << "half of the bucket";
+  EXPECT_EQ(found({gather(1, 0, {2}), copy(1, 0, 8), copy(2, 0, 9)}), Found{}) << "for the next step";
+}
+
+TEST(WastedGathers, HaveNames) {
+  for (const auto& [waste, name] : {std::pair{Waste::never_used, "never_used"},
+                                    {Waste::used_once, "used_once"},
+                                    {Waste::freed_early, "freed_early"}}) {
+    EXPECT_EQ(to_string(waste), name);
+    EXPECT_TRUE(words_of(waste).starts_with("gathered"));
+  }
+}
+
 TEST(WastedGathers, BytesAreWhatARankSends) {
   const config::RunConfig config = with_last_blocks_trained("fsdp2");
   config::RunConfig none = config;
