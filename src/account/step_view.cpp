@@ -15,7 +15,7 @@ std::vector<OpKey> op_keys(const schedule::Schedule& schedule) {
   std::vector<OpKey> keys;
   std::map<OpKey, int> seen;
   for (const schedule::Op& op : schedule.ops) {
-    OpKey key{op.kind, op.group(), op.phase, op.unit, op.module, op.micro, op.prefetch, 0};
+    OpKey key{op.kind, op.group(), op.phase, op.unit, op.module, op.micro, op.prefetch};
     key.occurrence = seen[key]++;
     keys.push_back(key);
   }

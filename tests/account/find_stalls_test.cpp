@@ -40,6 +40,9 @@ Found find(const HandRun& run, const std::optional<LinkModel>& link = {}, bool p
   for (const Stall& s : found.stalls) {
     found.ns[s.cause] += s.time.end - s.time.begin;
     sum += s.time.end - s.time.begin;
+    if (s.cause != Cause::straggler && s.cause != Cause::slow_link) {
+      EXPECT_EQ(s.late_rank, -1);
+    }
   }
   EXPECT_EQ(sum, break_down(step, rank).stalled());
   return found;
@@ -271,6 +274,9 @@ TEST(FindStalls, WaitingForALateRankIsItsFault) {
   const Found found = find(run);
   EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::straggler, 50)));
   for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, 2);
+  HandRun first = run;
+  std::swap(first.traces[0].records[1], first.traces[2].records[1]);
+  for (const Stall& stall : find(first, {}, true, 1).stalls) EXPECT_EQ(stall.late_rank, 0);
   // The late rank itself waited for its host.
   EXPECT_THAT(find(run, {}, true, 2).ns, ElementsAre(Pair(Cause::host_bound, 50)));
 }
@@ -556,6 +562,11 @@ TEST(FindStalls, AfterTheLastComputationTheLastToEndIsExplained) {
   run.forward({0, 100}).record = 1;
   waits(collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{100, 150}), 1, 0), 1);
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 50), Pair(Cause::unknown, 10)));
+  run.schedules.steps[0].ops[1].unit = 3;
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::link_bound, 50), Pair(Cause::unknown, 10))) << "of a layer inside";
+  run.schedules.steps[0].ops[1].unit = 1;
+  waits(run.op(OpKind::backward, Lane::compute, Times{150, 160}), 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::link_bound, 50))) << "in the midst of a step";
 }
 
 TEST(FindStalls, StallsThatOverlapOrLeaveSomethingOutAreRefused) {
@@ -646,6 +657,14 @@ TEST(FindStalls, WhatIsBehindAWaitIsFollowedBackwards) {
     run.forward({135, 200, 120});
     run.forward({200, 300, 130});
     EXPECT_EQ(find(run).ns, (Causes{{Cause::host_sync, 20}, {Cause::host_bound, 10}, {Cause::unknown, 5}}));
+  }
+  {
+    HandRun run;  // issued as the copy ends that it waits for: without the copy it would have begun no sooner
+    run.step(0, 200);
+    run.forward({0, 100}).record = 1;
+    copy(run, {100, 120}, 1, 2);
+    waits(run.forward({120, 200, 120}), 2);
+    EXPECT_EQ(find(run).ns, (Causes{{Cause::host_bound, 20}}));
   }
   {
     HandRun run(2);  // all of a reduction that a gather stood behind, from where computation ended
