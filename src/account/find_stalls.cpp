@@ -418,7 +418,7 @@ class Blame {
     result.push_back({view_.done(before), before, Cause::straggler, true});
   }
 
-  /// What stood before op i on its communicator though it is on another lane; -1: nothing.
+  /// Collective before op i on its communicator that is on another lane; -1: none.
   int behind_on_communicator(int i) const {
     const int before = view_.op(i).is_collective() ? view_.communicator_before(i) : -1;
     return before >= 0 && view_.op(before).lane != view_.op(i).lane ? before : -1;

@@ -289,7 +289,7 @@ TEST(CriticalPath, IssuingAnOpIsTheHosts) {
               ElementsAre("rank 0 host 25", "rank 0 unknown 5", "rank 0 kernels 20", "rank 0 kernels 30"));
 }
 
-/// Of two ops that it waited for, the host went on after the later one; a third one was nothing to it, an event that
+/// The host waited for two ops and went on after the later one; a third one was nothing to it, an event that
 /// was never recorded neither.
 TEST(CriticalPath, TheHostWaitedForTheLastOfSeveralOps) {
   HandRun run;

@@ -121,7 +121,7 @@ TEST(TypicalStalls, AWaitIsOfTheComputationThatBeginsAfterIt) {
     return run;
   };
   EXPECT_THAT(tell(begins(20, 0), begins(0, 20)).ns, ElementsAre(Pair("jitter", 20))) << "also before the first";
-  // Of two streams that which begins first, whichever was issued first.
+  // The stream that begins first ends the wait, whichever was issued first.
   const auto streams = [](std::int64_t first, std::int64_t second) {
     HandRun run;
     run.step(0, 300);

@@ -335,7 +335,7 @@ TEST(TypicalStep, WithoutAPartIsTheStepThatIsSimulatedWithoutIt) {
   no_copies.nothing = [](const Op& op) { return classify(op) == OpClass::copy && !op.is_transfer(); };
   no_pcie.nothing = [](const Op& op) { return op.is_transfer(); };
   no_updates.nothing = [](const Op& op) { return op.lane == Lane::host_compute; };
-  // Of units 0 and 1 the gathers of the first forward, and the reductions of the last backward.
+  // Gathers of units 0 and 1 in the first forward, and their reductions in the last backward.
   const auto is_end = [](const Op& op, int last) {
     if (!op.is_collective() || op.unit > 1) return false;
     return op.kind == OpKind::all_gather ? op.phase == schedule::Phase::forward && op.micro == 0 : op.micro == last;
@@ -557,7 +557,7 @@ TEST(TypicalStep, LagsOfOneRankAreItsOwnIfTheyAreMoreThanNoise) {
   }
 }
 
-/// What two ranks of four waited for the others, exactly, and an op that nobody timed.
+/// Two ranks of four wait for the others; then nobody has timed an op.
 TEST(TypicalStep, WhereThereIsNoneIsAMatterOfTheNanosecond) {
   testing::HandRun run(2);
   for (const std::int64_t at : {1'000, 1'000'000}) {
