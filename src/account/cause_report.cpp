@@ -131,8 +131,8 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
                           const EvenRows& even_rows) {
   const std::optional<LinkModel> link = what.config.emulate.link();
   CauseReport report = rank_causes(run, what.plan, what.policy, link, even_rows);
-  const double noise_pct = std::max(100 * kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
-  const double noise_ms = noise_pct / 100 * report.step_ms;
+  constexpr double kLeastNoise = 100 * kPracticalThreshold;
+  const double noise_ms = std::max(kLeastNoise, metrics.aa_noise_pct.value_or(kLeastNoise)) / 100 * report.step_ms;
   report.no_typical_because = why_no_typical_step(run, what.plan.groups, noise_ms);
   if (!report.no_typical_because.empty()) return report;
   const TypicalStep typical(run, what, noise_ms);

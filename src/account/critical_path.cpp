@@ -48,10 +48,7 @@ class PathWalk {
 
   /// The step ends when the last op is over, and the host has issued all.
   void from_the_end() {
-    int last = -1;
-    for (int i = 0; i < view().size(); ++i) {
-      if (view().op(i).has_work() && (last < 0 || view().record(i).end_ns > view().record(last).end_ns)) last = i;
-    }
+    const int last = view().last_to_end();
     if (last < 0) return;
     const std::int64_t end = view().record(last).end_ns, issued = view().window().issued_ns;
     put_own(std::max(end, issued), PathKind::unknown, -1);
@@ -134,16 +131,7 @@ class RecordedStep : public PathStep {
   std::int64_t offset_ns(int) const override { return 0; }
 
   At last_to_arrive(const At& at) const override {
-    const auto index = static_cast<std::size_t>(at.op);
-    const StepView& own = view(at.place);
-    int late = at.place;
-    for (int place = 0; place < step_.ranks(); ++place) {
-      if (!groups_.together(own.op(at.op).group(), step_.rank_at(at.place), step_.rank_at(place))) continue;
-      if (step_.of(place)[index].begin_ns > step_.of(late)[index].begin_ns) late = place;
-    }
-    const bool all_in_view = step_.ranks() == groups_.ranks();
-    if (!all_in_view && step_.of(late)[index].begin_ns < own.record(at.op).peers_arrived_ns) return {};
-    return {late, at.op};
+    return {account::last_to_arrive(step_, groups_, at.place, at.op), at.op};
   }
 
   std::int64_t issued_until(const At& at) const override {

@@ -51,21 +51,16 @@ class RecordFacts : public StepFacts {
       const std::int64_t beyond = whole_ns(std::max(0.0, alone * (1 - even_rows_[index])));
       if (beyond > 0) return {beyond, Cause::expert_imbalance, -1};
     }
-    std::int64_t longest = 0, next = 0;
-    Excess slow;
-    int known = 0;
+    std::vector<std::pair<std::int64_t, int>> links;  // and their ranks
     for (int place = 0; place < step_.ranks(); ++place) {
       if (!groups_.together(view_.op(i).group(), step_.rank_at(rank_), step_.rank_at(place))) continue;
-      const std::int64_t ns = step_.of(place)[index].link_ns;
-      if (ns <= 0) return {};
-      next = std::max(next, std::min(ns, longest));
-      if (ns > longest) slow.rank = step_.rank_at(place);
-      longest = std::max(longest, ns);
-      ++known;
+      links.emplace_back(step_.of(place)[index].link_ns, step_.rank_at(place));
     }
-    if (known < 2 || known < groups_.size(view_.op(i).group())) return {};
-    slow.ns = longest - next;
-    return slow;
+    std::ranges::sort(links);
+    const int size = groups_.size(view_.op(i).group());
+    if (size < 2 || static_cast<int>(links.size()) < size || links.front().first <= 0) return {};
+    const auto [longest, slow] = links.back();
+    return {longest - links.at(links.size() - 2).first, Cause::slow_link, slow};
   }
 
   bool mostly_latency(int i) const override {
@@ -97,17 +92,8 @@ class RecordFacts : public StepFacts {
 
   /// Last rank to arrive; -1 if it is not one of those in view.
   int last_to_arrive(int i) const override {
-    const auto index = static_cast<std::size_t>(i);
-    const plan::Group group = view_.op(i).group();
-    const int mine = step_.rank_at(rank_);
-    int late = -1;
-    for (int place = 0; place < step_.ranks(); ++place) {
-      if (!groups_.together(group, mine, step_.rank_at(place))) continue;
-      if (late < 0 || step_.of(place)[index].begin_ns > step_.of(late)[index].begin_ns) late = place;
-    }
-    const bool all_in_view = step_.ranks() == groups_.ranks();
-    if (!all_in_view && step_.of(late)[index].begin_ns < view_.record(i).peers_arrived_ns) return -1;
-    return step_.rank_at(late);
+    const int place = account::last_to_arrive(step_, groups_, rank_, i);
+    return place < 0 ? -1 : step_.rank_at(place);
   }
 
   /// When the host had issued op i at the latest: it was at the next op, or op i ran.
@@ -182,8 +168,7 @@ class Blame {
       }
       put(low_, Cause::unknown, -1);
     }
-    std::sort(stalls_.begin(), stalls_.end(),
-              [](const Stall& a, const Stall& b) { return a.time.begin < b.time.begin; });
+    std::ranges::sort(stalls_, {}, [](const Stall& stall) { return stall.time.begin; });
     return std::move(stalls_);
   }
 
@@ -198,10 +183,7 @@ class Blame {
 
   /// After the last computation: whatever ended last.
   void walk_tail() {
-    int last = -1;
-    for (int i = 0; i < view_.size(); ++i) {
-      if (view_.op(i).has_work() && (last < 0 || view_.record(i).end_ns > view_.record(last).end_ns)) last = i;
-    }
+    const int last = view_.last_to_end();
     if (last < 0) return;
     const std::int64_t end = view_.record(last).end_ns;
     put(std::max(end, view_.window().issued_ns), Cause::unknown,
@@ -234,10 +216,7 @@ class Blame {
       }
       i = binding->op;
       if (binding->liftable) put(view_.record(i).begin_ns, binding->cause, held);
-      if (waited_for_buffer_) {
-        gave_buffer_back(i);
-        waited_for_buffer_ = false;
-      }
+      if (waited_for_buffer_) gave_buffer_back(i);
       attribute(i);
     }
   }
@@ -254,8 +233,6 @@ class Blame {
   /// The host came late to op i: it was blocked, or it was slow.
   void issued_late(int i, Cause cause) {
     put(view_.record(i).issued_ns, Cause::host_bound, i);  // issuing it took so long
-    const int blocked = view_.host_blocked_before(i);
-    put(cause == Cause::host_bound || blocked < 0 ? low_ : view_.record(blocked).issued_ns, cause, i);
     put(low_, cause, i);
   }
 
@@ -283,12 +260,10 @@ class Blame {
     std::vector<Constraint> held = start_constraints_of(i);
     if (r.peers_arrived_ns > r.begin_ns) held.push_back({r.peers_arrived_ns, i, Cause::straggler, true});
     held_by_start(i, held);  // later than everything that is known to have held it
-    held.push_back({view_.window().begin_ns, -1, Cause::unknown, false});
-    // The last of equals is charged: one that cannot be lifted stands first and ends this, what is not known before
-    // what is.
+    held.push_back({view_.window().begin_ns});
+    // The last of equals is charged: what is not known stands before what is.
     std::ranges::stable_sort(held, [](const Constraint& x, const Constraint& y) {
       if (x.until != y.until) return x.until > y.until;
-      if (x.liftable != y.liftable) return !x.liftable;
       return x.cause == Cause::unknown && y.cause != Cause::unknown;
     });
     for (std::size_t k = 0; held[k].liftable; ++k) {
@@ -344,15 +319,12 @@ class Blame {
     std::vector<Constraint> result;
     const schedule::Op& op = view_.op(i);
     waited_for_buffer_ = false;
-    result.push_back({facts_.issued_until(i), -1, facts_.why_issued_late(i), true});
+    result.push_back({facts_.issued_until(i), -1, facts_.why_issued_late(i)});
     const auto add = [&](int before) {
-      if (before >= 0) result.push_back({view_.done(before), before, Cause::unknown, false});
+      if (before >= 0) result.push_back({view_.done(before), before});
     };
     add(view_.lane_before(i));
-    if (const int other = op.is_collective() ? view_.communicator_before(i) : -1; other >= 0) {
-      result.push_back(view_.op(other).lane == op.lane ? Constraint{view_.done(other), other, Cause::unknown, false}
-                                                       : behind_another_kind(i, other));
-    }
+    if (const int other = behind_on_communicator(i); other >= 0) result.push_back(behind_another_kind(i, other));
     for (std::size_t w = 0; w < op.waits.size(); ++w) {
       const int before = view_.recorded_by(i, w);
       add(before);
@@ -385,8 +357,7 @@ class Blame {
     };
     const auto pass_through = [&](int before) {
       if (view_.op(before).has_work()) {
-        const trace::Record& r = view_.record(before);
-        if (r.end_ns > r.begin_ns) result.push_back({r.end_ns, before, cause_of_copy(before), true});
+        result.push_back({view_.record(before).end_ns, before, cause_of_copy(before), true});
         held_by_start(before, result);
       }
       collect(before, collective, result, depth + 1);
@@ -397,19 +368,17 @@ class Blame {
       } else if (view_.op_class(before) == OpClass::communication) {
         behind_transfer(before, result);
       } else if (!gather || reads_from(i, before)) {
-        result.push_back({view_.done(before), before, Cause::unknown, false});  // its data
+        result.push_back({view_.done(before), before});  // its data
       } else if (op.lane == Lane::compute) {
         result.push_back({view_.done(before), before, Cause::late_prefetch, true});  // no lane of its own
       }
     }
-    if (op.is_collective()) {
-      if (const int before = view_.communicator_before(i); before >= 0 && view_.op(before).lane != op.lane) {
-        const Constraint c = behind_another_kind(i, before);
-        if (c.liftable) {
-          result.push_back(c);
-        } else {
-          behind_transfer(before, result);
-        }
+    if (const int before = behind_on_communicator(i); before >= 0) {
+      const Constraint c = behind_another_kind(i, before);
+      if (c.liftable) {
+        result.push_back(c);
+      } else {
+        behind_transfer(before, result);
       }
     }
     for (std::size_t w = 0; w < op.waits.size(); ++w) {
@@ -429,7 +398,7 @@ class Blame {
       } else if (through(before)) {
         pass_through(before);
       } else {
-        result.push_back({view_.done(before), before, Cause::unknown, false});  // data
+        result.push_back({view_.done(before), before});  // data
       }
     }
   }
@@ -445,8 +414,14 @@ class Blame {
   void behind_transfer(int before, std::vector<Constraint>& result) const {
     const trace::Record& r = view_.record(before);
     const std::int64_t waited = std::max<std::int64_t>(0, r.peers_arrived_ns - r.begin_ns);
-    result.push_back({view_.done(before) - waited, before, Cause::link_bound, false});
+    result.push_back({view_.done(before) - waited, before});
     result.push_back({view_.done(before), before, Cause::straggler, true});
+  }
+
+  /// Collective before op i on its communicator that is on another lane; -1: none.
+  int behind_on_communicator(int i) const {
+    const int before = view_.op(i).is_collective() ? view_.communicator_before(i) : -1;
+    return before >= 0 && view_.op(before).lane != view_.op(i).lane ? before : -1;
   }
 
   /// Collective i stood behind `before` on their communicator, though on another lane.
@@ -458,7 +433,6 @@ class Blame {
       c.cause = facts_.prefetches_backward() ? Cause::all_gather_limit : Cause::late_prefetch;
     } else if (!facts_.mostly_latency(before)) {
       // The one before was busy sending: a communicator of its own would only have shared the same link.
-      c.cause = Cause::link_bound;
       c.liftable = false;
     }
     return c;

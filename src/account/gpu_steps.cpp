@@ -131,8 +131,7 @@ std::string to_string(const Throttling& t) {
     if (t.most_sm_mhz) text += fmt::format(", of at most {}", *t.most_sm_mhz);
   }
   if (t.longer_pct) {
-    text += fmt::format("; {} took {:.0f} % {}", t.steps.size() == 1 ? "it" : "they", std::abs(*t.longer_pct),
-                        *t.longer_pct < 0 ? "less" : "longer");
+    text += fmt::format("; they took {:.0f} % {}", std::abs(*t.longer_pct), *t.longer_pct < 0 ? "less" : "longer");
   }
   return text;
 }

@@ -232,7 +232,6 @@ Difference judge_in_turns(std::span<const std::vector<double>> before, std::span
   const auto side = [](std::span<const std::vector<double>> trials) {
     Samples samples;
     for (const std::vector<double>& trial : trials) samples.results.push_back(median(trial));
-    samples.value = median_interval(samples.results);
     return samples;
   };
   return judge(side(before), side(now), {.threshold = threshold, .in_turns = true});

@@ -15,7 +15,7 @@ trace::StepBound step_bound(const StepView& step) {
   };
   std::vector<Place> places(static_cast<std::size_t>(step.size()));
   int last = -1;  // to end, of all before
-  const auto end_of = [&](int op) { return op < 0 ? std::int64_t{-1} : places[op].end_ns; };
+  const auto end_of = [&](int op) { return op < 0 ? std::int64_t{0} : places[op].end_ns; };
   for (int i = 0; i < step.size(); ++i) {
     const schedule::Op& op = step.op(i);
     const trace::Record& record = step.record(i);
@@ -29,7 +29,7 @@ trace::StepBound step_bound(const StepView& step) {
     if (!op.is_host()) not_before(step.lane_before(i));
     if (op.is_collective()) not_before(step.communicator_before(i));
     if (op.has_work()) place.own_ns = record.end_ns - std::max(record.begin_ns, record.peers_arrived_ns);
-    place.end_ns = std::max<std::int64_t>(0, end_of(place.after)) + place.own_ns;
+    place.end_ns = end_of(place.after) + place.own_ns;
     if (place.end_ns > end_of(last)) last = i;
   }
   trace::StepBound bound;

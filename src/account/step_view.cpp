@@ -15,7 +15,7 @@ std::vector<OpKey> op_keys(const schedule::Schedule& schedule) {
   std::vector<OpKey> keys;
   std::map<OpKey, int> seen;
   for (const schedule::Op& op : schedule.ops) {
-    OpKey key{op.kind, op.group(), op.phase, op.unit, op.module, op.micro, op.prefetch, 0};
+    OpKey key{op.kind, op.group(), op.phase, op.unit, op.module, op.micro, op.prefetch};
     key.occurrence = seen[key]++;
     keys.push_back(key);
   }
@@ -69,6 +69,26 @@ StepView::StepView(std::span<const schedule::Op> ops, std::span<const trace::Rec
     for (const int before : edges_.recorders[i]) wait_for(before);
     done_.push_back(done);
   }
+}
+
+int StepView::last_to_end() const {
+  int last = -1;
+  for (int i = 0; i < size(); ++i) {
+    if (op(i).has_work() && (last < 0 || record(i).end_ns > record(last).end_ns)) last = i;
+  }
+  return last;
+}
+
+int last_to_arrive(const StepRecords& step, const plan::Groups& groups, int place, int op) {
+  const plan::Group group = step.schedule().ops[op].group();
+  const auto begin_of = [&](int other) { return step.of(other)[op].begin_ns; };
+  int late = place;
+  for (int other = 0; other < step.ranks(); ++other) {
+    if (!groups.together(group, step.rank_at(place), step.rank_at(other))) continue;
+    if (begin_of(other) > begin_of(late)) late = other;
+  }
+  const bool all_in_view = step.ranks() == groups.ranks();
+  return all_in_view || begin_of(late) >= step.of(place)[op].peers_arrived_ns ? late : -1;
 }
 
 std::vector<int> needed_by(const schedule::Schedule& schedule) {

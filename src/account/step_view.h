@@ -61,6 +61,8 @@ class StepView {
   int host_blocked_before(int i) const { return edges_.host_before[i]; }
   /// When op i was over: its end, or for an op without work when all it had to wait for was over.
   std::int64_t done(int i) const { return done_[i]; }
+  /// The op with work that ended last; -1: none has work.
+  int last_to_end() const;
 
  private:
   std::span<const schedule::Op> ops_;
@@ -70,6 +72,9 @@ class StepView {
   StepEdges edges_;
   std::vector<std::int64_t> done_;
 };
+
+/// Place of the rank that came last to collective `op` of the rank in `place`; -1: it is not in view.
+int last_to_arrive(const StepRecords& step, const plan::Groups& groups, int place, int op);
 
 /// For each op of the schedule that is a collective, the op that it was issued for: the first one in issue order,
 /// a computation, an update on the host or another collective, that reads what it gave, be it through copies and casts.

@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <random>
 #include <set>
 #include <utility>
@@ -31,11 +30,9 @@ TypicalStalls::Before TypicalStalls::computations(const StepRecords& step, int r
   return computations;
 }
 
-OpKey TypicalStalls::ended_by(const Before& computations, const Stall& stall) {
+std::optional<OpKey> TypicalStalls::ended_by(const Before& computations, const Stall& stall) {
   const auto next = std::ranges::lower_bound(computations, stall.time.end, {}, [](const auto& c) { return c.first; });
-  OpKey none;
-  none.occurrence = -1;
-  return next == computations.end() ? none : next->second;
+  return next == computations.end() ? std::nullopt : std::optional(next->second);
 }
 
 TypicalStalls::TypicalStalls(const StepRecords& typical, const plan::Groups& groups,
@@ -129,7 +126,7 @@ bool every_op_was_timed(const RunView& run) {
     const std::vector<schedule::Op>& ops = step.schedule().ops;
     for (int rank = 0; rank < run.ranks(); ++rank) {
       std::vector<bool>& mine = timed[{&step.schedule(), rank}];
-      mine.resize(ops.size(), false);
+      mine.resize(ops.size());
       for (std::size_t i = 0; i < ops.size(); ++i) {
         mine[i] = mine[i] || !ops[i].has_work() || step.of(rank)[i].begin_ns != 0;
       }
@@ -214,9 +211,7 @@ TypicalStep::TypicalStep(const RunView& run, const schedule::Training& training,
   find_late(noise_ms);
   typical_lag_ns_ = typical_of(&clock::LaneStarts::lag_ns, noise_ms);
   typical_core_wait_ns_ = typical_of(&clock::LaneStarts::core_wait_ns, noise_ms);
-  std::vector<std::size_t> all(steps_.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  times_.emplace(times_of(all));
+  times_.emplace(times_of(steps_));
   typical_link_ns_.assign(measured_.ranks(), std::vector<std::int64_t>(steady.ops.size(), MeasuredTimes::kNone));
   for (std::size_t i = 0; i < steady.ops.size(); ++i) {
     if (!steady.ops[i].is_collective()) continue;
@@ -311,12 +306,10 @@ std::string TypicalStep::why_not_of_all() const {
   return {};
 }
 
-/// Op times of the step that is typical of some of steps(), each as often as `drawn` (indices) has it.
-clock::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) const {
+/// Op times of the step that is typical of `steps`, each as often as it is named.
+clock::MeasuredTimes TypicalStep::times_of(const std::vector<std::size_t>& steps) const {
   const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
-  std::vector<std::size_t> steps;
-  for (const std::size_t index : drawn) steps.push_back(steps_[index]);
-  Table ns(measured_.ranks(), std::vector<std::int64_t>(ops.size(), 0)), issue = ns;
+  Table ns(measured_.ranks(), std::vector<std::int64_t>(ops.size())), issue = ns;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const std::vector<bool>& own = ops[i].is_collective() ? own_link_ : own_work_;
     add_medians(
@@ -336,7 +329,7 @@ const clock::MeasuredTimes& TypicalStep::drawn(int draw) const {
   std::mt19937 random(12345);
   random.discard(static_cast<unsigned long long>(draw) * steps_.size());
   std::vector<std::size_t> drawn(steps_.size());
-  for (std::size_t& step : drawn) step = random() % drawn.size();
+  for (std::size_t& step : drawn) step = steps_[random() % drawn.size()];
   return drawn_.emplace(draw, times_of(drawn)).first->second;
 }
 
@@ -448,15 +441,15 @@ void TypicalStep::mend_link(int rank, const schedule::Training& other, clock::Op
   auto& given = times.given.front();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!ops[i].is_collective()) continue;
-    const std::int64_t own = typical_link_ns_[rank][i];
+    const auto own = static_cast<double>(typical_link_ns_[rank][i]);
     const plan::Members group = other.plan.groups.members(ops[i].group(), rank);
-    std::int64_t others = 0;
-    for (int m = 0; m < group.count; ++m) {
-      if (group[m] != rank) others = std::max(others, typical_link_ns_[group[m]][i]);
-    }
     const double latency = times.steps.front()[i].run_ns;
-    if (others <= 0 || own <= others || static_cast<double>(own) <= latency) continue;
-    const double share = std::max(0.0, static_cast<double>(others) - latency) / (static_cast<double>(own) - latency);
+    double others = latency;
+    for (int m = 0; m < group.count; ++m) {
+      if (group[m] != rank) others = std::max(others, static_cast<double>(typical_link_ns_[group[m]][i]));
+    }
+    if (own <= others) continue;
+    const double share = (others - latency) / (own - latency);
     for (int m = 0; m < group.count; ++m) {
       std::int64_t& ns = given[group[m]][i];
       ns = std::llround(latency + std::max(0.0, static_cast<double>(ns) - latency) * share);

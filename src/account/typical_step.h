@@ -45,12 +45,12 @@ class TypicalStalls {
   std::vector<ToldStall> tell(const StepRecords& step, int rank, const std::vector<Stall>& stalls) const;
 
  private:
-  /// The computation that a stall ends with; the key of no op after the last one.
   using Before = std::vector<std::pair<std::int64_t, OpKey>>;  // by begin
   static Before computations(const StepRecords& step, int rank);
-  static OpKey ended_by(const Before& computations, const Stall& stall);
+  /// The computation that a stall ends with; none after the last one.
+  static std::optional<OpKey> ended_by(const Before& computations, const Stall& stall);
 
-  std::vector<std::map<OpKey, std::array<std::int64_t, kCauseCount>>> ns_;  // by place
+  std::vector<std::map<std::optional<OpKey>, std::array<std::int64_t, kCauseCount>>> ns_;  // by place
 };
 
 /// Why the ranks in view cannot have a typical step, a sentence without its full stop: an op with work that was never
@@ -112,7 +112,7 @@ class TypicalStep final : public clock::Clock {
 
  private:
   void find_late(double noise_ms);
-  clock::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;
+  clock::MeasuredTimes times_of(const std::vector<std::size_t>& steps) const;
   const clock::MeasuredTimes& drawn(int draw) const;
   clock::OpTimes op_times(const schedule::Training& other, const clock::Changes& changes) const;
   using LaneTimes = std::vector<std::array<double, kLaneCount>>;  // by rank

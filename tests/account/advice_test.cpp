@@ -142,5 +142,14 @@ TEST(Advice, OfRowsOnlyWhatIsAPercentOrMoreIsTold) {
   EXPECT_EQ(advice_of(Cause::host_bound, evidence), "") << "no link, and nothing seen";
 }
 
+TEST(Advice, AGainIsToldInTheUnitOfItsInterval) {
+  Counterfactual knob = gain(Cause::late_prefetch, "fsdp.a=1");
+  knob.gain_ms = 0.9;
+  knob.ci_low = 0.5;
+  knob.ci_high = 1.25;
+  knob.interval = IntervalKind::bootstrap;
+  EXPECT_THAT(knob_sentence(knob), HasSubstr("0.900 ms less a step"));
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

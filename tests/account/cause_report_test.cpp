@@ -205,6 +205,62 @@ TEST(PathTable, HasARowForEachOfEightRanksAndTheirSum) {
   EXPECT_EQ(lines_of(app::path_table(path)).size(), 12U);
   path.ranks.resize(1);
   EXPECT_EQ(lines_of(app::path_table(path)).size(), 4U) << "no sum of one";
+  path.ranks[0] = {};
+  EXPECT_EQ(lines_of(app::path_table(path))[3], "0 0") << "of nothing no share";
+}
+
+/// The first gather of a step takes 40 of 100; so does that of unit 1 in the step after it.
+TEST(CauseReport, OfOpsThatCostAsMuchTheFirstIsNamedEvenTheFirstOfAll) {
+  HandRun run(2);
+  for (const int unit : {1, 0}) {
+    const std::int64_t at = unit == 0 ? 1000 : 0;
+    run.step(at, at + 100);
+    Op& gather = run.collective(OpKind::all_gather, Lane::all_gather, Times{at, at + 40, at, 0});
+    gather.unit = unit;
+    gather.record = 0;
+    run.forward({at + 40, at + 100, at}, unit).waits.push_back({0});
+  }
+  const CauseReport r = report(run);
+  ASSERT_EQ(r.causes.size(), 1U);
+  EXPECT_EQ(r.causes[0].op, "all_gather 0");
+  EXPECT_EQ(r.causes[0].unit, "0");
+}
+
+/// Rank 1 is late by 50 in one step, rank 2 by 30 in the other. Traces are of ranks 4, 5 and 6.
+TEST(CauseReport, TheLateRankIsTheOneThatCostMostInAllStepsAndTheExampleIsTheSlowestRanks) {
+  HandRun run(3);
+  for (std::size_t rank = 0; rank < 3; ++rank) run.traces[rank].rank = static_cast<int>(rank) + 4;
+  for (int s = 0; s < 2; ++s) {
+    const std::int64_t at = 1000 * s, late = s == 0 ? 150 : 130;
+    run.step({{at, at + 200 - s}, {at, at + 210 - s}, {at, at + 200 - s}});
+    run.forward({at, at + 100, at});
+    const Times on_time{at, at + late + 10, at, at + late}, last{at + late, at + late + 10, at + late, at + late};
+    Op& gather = run.collective(OpKind::all_gather, Lane::all_gather,
+                                {on_time, s == 0 ? last : on_time, s == 0 ? on_time : last});
+    gather.unit = 3;
+    gather.record = 0;
+    run.forward({at + late + 10, at + 199, at}, 3).waits.push_back({0});
+  }
+  const EvenRows even_rows{1, 2, 1};
+  const CauseReport r = rank_causes(run.view(), plan_of(8), schedule::Policy{}, {}, even_rows);
+  ASSERT_FALSE(r.causes.empty());
+  EXPECT_EQ(r.causes[0].cause, Cause::straggler);
+  EXPECT_EQ(r.causes[0].late_rank, 5) << "50 is more than 30";
+  EXPECT_EQ(r.example_rank, 5);
+  EXPECT_EQ(r.example_place, 1);
+  EXPECT_EQ(r.even_rows, even_rows);
+}
+
+TEST(CauseTable, LittleIsStillARowAndSharesAreOfTheStep) {
+  CauseReport r;
+  r.step_ms = 200;
+  r.small_ms = 0.5;
+  r.jitter.emplace().stalled_ms = 100;
+  const std::vector<std::string> lines = lines_of(app::cause_table(r, {}));
+  using ::testing::Contains;
+  EXPECT_THAT(lines, Contains("small (each under 2 %) 0.500 0.2 %"));
+  EXPECT_THAT(lines, Contains("jitter, of no cause 100 50.0 %"));
+  EXPECT_EQ(app::cause_table(r, {}).find("without"), std::string::npos);
 }
 
 }  // namespace

@@ -7,14 +7,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "account/cause_report.h"
 #include "account/run_metrics.h"
+#include "clock/forecast.h"
 #include "config/presets.h"
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
+#include "schedule/training.h"
 #include "support/cause_cases.h"
 #include "support/presets.h"
 #include "support/simulated_run.h"
@@ -65,11 +68,15 @@ TEST(Counterfactual, WithoutATimesCauseIsTheStepThatIsSimulatedWithoutIt) {
   changed.inject.slow_rank = -1;
   EXPECT_EQ(without_ns(config, Cause::straggler, slow.late_rank), simulated_ns(changed));
 
-  config = changed = cases.healthy();
-  config.mesh.ranks = changed.mesh.ranks = 4;
-  config.inject.slow_link_rank = 2;
-  config.inject.slow_link_factor = 3;
-  EXPECT_EQ(without_ns(config, Cause::slow_link, 2), simulated_ns(changed));
+  for (const int rank : {2, 0}) {
+    config = cases.healthy();
+    config.mesh.ranks = 4;
+    config.emulate.link_latency_us = rank == 0 ? 30 : 0;
+    changed = config;
+    config.inject.slow_link_rank = rank;
+    config.inject.slow_link_factor = 3;
+    EXPECT_EQ(without_ns(config, Cause::slow_link, rank), simulated_ns(changed));
+  }
 
   config = changed = cases.one(Cause::host_bound).config;
   changed.inject.host_delay_us = 0;
@@ -92,6 +99,7 @@ TEST(Counterfactual, AKnobGainsWhatItsSimulationGainsAndNeedsWhatItsScheduleNeed
     CauseCases cases(13);
     const SimulatedRun run(cases.one(cause).config);
     const Counterfactuals found = find_counterfactuals(run.typical, {}, 0);
+    EXPECT_TRUE(std::ranges::is_sorted(found.knobs, std::ranges::greater(), &Counterfactual::gain_ms));
     for (const Knob& knob : knobs_of(run.config)) {
       // Other sizes are fitted, not measured; their gain is a prediction.
       if (knob.cause == Cause::inefficient_collective || knob.set == "fsdp.reduce_dtype=bf16") continue;
@@ -230,6 +238,8 @@ TEST(Knobs, AreTheSettingsThatARunCouldTurn) {
     // Turned, it is no knob any more, or has gone on by one.
     EXPECT_THAT(settings_of(knob.config), Not(Contains(knob.set))) << knob.set;
   }
+  EXPECT_EQ(knobs_of(c)[0].config.fsdp.forward_prefetch, (Prefetch{Prefetch::Mode::implicit, 1}));
+  EXPECT_EQ(knobs_of(c)[1].config.fsdp.backward_prefetch, (Prefetch{Prefetch::Mode::pre, 1}));
   EXPECT_EQ(knobs_of(c)[2].config.fsdp.all_gather_limit.count, 4);
   EXPECT_EQ(knobs_of(c)[3].config.fsdp.reduce_scatter_buffers, 3);
   EXPECT_EQ(knobs_of(c)[2].cause, Cause::all_gather_limit);
@@ -245,7 +255,10 @@ TEST(Knobs, AreTheSettingsThatARunCouldTurn) {
               AllOf(Contains("fsdp.backward_prefetch=pre"), Not(Contains("fsdp.forward_prefetch=implicit")),
                     Contains("fsdp.all_gather_limit=fsdp1_queue:2"), Contains("fsdp.strategy=hybrid_shard_grad_op")));
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp2_event, 2, 0};
-  EXPECT_THAT(settings_of(c), Contains("fsdp.all_gather_limit=unlimited"));
+  const std::vector<Knob> of_event = knobs_of(c);
+  const auto unlimited = std::ranges::find(of_event, "fsdp.all_gather_limit=unlimited", &Knob::set);
+  ASSERT_NE(unlimited, of_event.end());
+  EXPECT_EQ(unlimited->config.fsdp.all_gather_limit, (AllGatherLimit{AllGatherLimit::Mode::unlimited, 2, 0}));
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 2, 0};
   c.fsdp.backward_prefetch.mode = Prefetch::Mode::pre;
   c.fsdp.reduce_scatter_buffers = 0;
@@ -271,9 +284,10 @@ TEST(Knobs, LiftedIsWhatACauseIsWithout) {
   c.fsdp.separate_reduce_scatter_comm = false;
   c.inject.host_sync_after_layer = 3;
   c.mesh.expert_sync = true;
-  EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.forward_prefetch.mode, Prefetch::Mode::implicit);
-  EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.backward_prefetch.mode, Prefetch::Mode::pre);
-  EXPECT_EQ(lifted(Cause::all_gather_limit, c).fsdp.all_gather_limit.mode, config::AllGatherLimit::Mode::unlimited);
+  EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.forward_prefetch, (Prefetch{Prefetch::Mode::implicit, 1}));
+  EXPECT_EQ(lifted(Cause::late_prefetch, c).fsdp.backward_prefetch, (Prefetch{Prefetch::Mode::pre, 1}));
+  EXPECT_EQ(lifted(Cause::all_gather_limit, c).fsdp.all_gather_limit,
+            (config::AllGatherLimit{config::AllGatherLimit::Mode::unlimited, 2, 0}));
   EXPECT_EQ(lifted(Cause::reduce_scatter_buffers, c).fsdp.reduce_scatter_buffers, 0);
   EXPECT_TRUE(lifted(Cause::communicator_serialisation, c).fsdp.separate_reduce_scatter_comm);
   EXPECT_EQ(lifted(Cause::serialised, c).fsdp.reduce_lane, config::ReduceLane::reduce_scatter);
@@ -315,18 +329,41 @@ TEST(Counterfactual, SaysWhatItIsOfAndWhetherItsMessagesAreGuesses) {
   scattered.simulate.jitter_pct = 3;
   const Counterfactuals in_jitter = find_counterfactuals(SimulatedRun(scattered).typical, {}, 0);
   ASSERT_FALSE(in_jitter.knobs.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(in_jitter.knobs, std::ranges::greater(), &Counterfactual::gain_ms));
+  const SimulatedRun same(scattered);
+  int advised = 0;
   for (const Counterfactual& gain : in_jitter.knobs) {
+    const std::vector<Knob> knobs = knobs_of(same.config);
+    const auto knob = std::ranges::find(knobs, gain.set, &Knob::set);
+    ASSERT_NE(knob, knobs.end());
+    EXPECT_EQ(gain.cause, knob->cause);
     EXPECT_EQ(gain.interval, IntervalKind::bootstrap);
-    EXPECT_LT(gain.ci_low, gain.ci_high) << "of steps that differ there is an interval";
-    config::RunConfig other = scattered;
-    if (gain.set != "fsdp.strategy=shard_grad_op") continue;
-    other.fsdp.strategy = config::Strategy::shard_grad_op;
-    const Counterfactual same = find_gain(SimulatedRun(scattered).typical, other, 0);
-    EXPECT_EQ(same.gain_ms, gain.gain_ms);
-    EXPECT_EQ(same.ci_low, gain.ci_low);
-    EXPECT_EQ(same.ci_high, gain.ci_high);
-    EXPECT_EQ(same.advised, gain.advised);
+    // The least and the most of as many draws as an interval of 95 % has.
+    const schedule::Training other = schedule::make_training(knob->config, same.setup.sizes).steady();
+    double low = gain.gain_ms, high = gain.gain_ms;
+    for (int draw = 0; draw < clock::Uncertainty::kDraws; ++draw) {
+      clock::Changes changes;
+      changes.draw = draw;
+      const double one = same.typical.forecast(same.typical.training(), changes).slowest_ns() / 1e6 -
+                         same.typical.forecast(other, changes).slowest_ns() / 1e6;
+      low = std::min(low, one);
+      high = std::max(high, one);
+    }
+    const Counterfactual asked = find_gain(same.typical, knob->config, 0);
+    EXPECT_EQ(asked.gain_ms, gain.gain_ms);
+    for (const Counterfactual& told : {gain, asked}) {
+      EXPECT_EQ(told.ci_low, low);
+      EXPECT_EQ(told.ci_high, high);
+      EXPECT_EQ(told.advised, gain.advised);
+    }
+    EXPECT_EQ(gain.more_bytes.has_value(), gain.advised);
+    advised += gain.advised ? 1 : 0;
   }
+  EXPECT_GT(advised, 0);
+  config::RunConfig fewer = run.config;
+  fewer.fsdp.strategy = config::Strategy::shard_grad_op;
+  EXPECT_FALSE(find_gain(run.typical, fewer, 0).adds_collectives);
+  EXPECT_TRUE(find_gain(SimulatedRun(fewer).typical, run.config, 0).adds_collectives);
 }
 
 }  // namespace

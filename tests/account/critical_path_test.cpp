@@ -236,5 +236,83 @@ TEST(CriticalPath, SegmentsAreOfTheStepOfMedianLength) {
   EXPECT_DOUBLE_EQ(report.ranks.front().ms, 0.2);
 }
 
+/// Another rank began its step before the slowest one's, which is all that is explained.
+TEST(CriticalPath, BeginsWithTheStepOfTheSlowestRank) {
+  HandRun run(2);
+  run.step({{50, 250}, {0, 190}});
+  run.op(OpKind::forward, Lane::compute, {{60, 100, 60}, {10, 150, 10}}).record = 0;
+  run.collective(OpKind::reduce_scatter, Lane::reduce_scatter, {{100, 240, 61, 150}, {150, 180, 11, 150}})
+      .waits.push_back({0, WaitReason::data});
+  const CriticalPath path = path_of(run);
+  EXPECT_EQ(path.step, (Interval{50, 250}));
+  EXPECT_THAT(words(path), ElementsAre("rank 1 kernels 100", "rank 0 collectives 90", "rank 0 unknown 10"));
+}
+
+/// Rank 1 takes longer and waits for rank 0; the device says that the last one was there 10 later.
+TEST(CriticalPath, OfTheTimeUntilAllAreThereTheLastRankHasWhatFollowsItsArrival) {
+  HandRun run(2);
+  run.step({{0, 200}, {0, 210}});
+  run.op(OpKind::forward, Lane::compute, {{10, 100, 10}, {10, 60, 10}}).record = 0;
+  schedule::Op& reduce =
+      run.collective(OpKind::reduce_scatter, Lane::reduce_scatter, {{100, 150, 11, 110}, {60, 150, 11, 110}});
+  reduce.waits.push_back({0, WaitReason::data});
+  reduce.record = 1;
+  run.op(OpKind::optimizer, Lane::compute, {{150, 200, 12}, {150, 210, 12}}).waits.push_back({1, WaitReason::data});
+  const CriticalPath path = path_of(run);
+  EXPECT_EQ(path.place, 1);
+  EXPECT_THAT(words(path), ElementsAre("rank 0 host 10", "rank 0 kernels 90", "rank 0 collectives 10",
+                                       "rank 1 collectives 40", "rank 1 kernels 60"));
+}
+
+TEST(CriticalPath, AnOpThatIsIssuedAsTheOneBeforeEndsWaitedForIt) {
+  HandRun run;
+  run.step(0, 100);
+  run.forward({0, 40, 0});
+  run.forward({40, 100, 40});
+  EXPECT_THAT(words(path_of(run)), ElementsAre("rank 0 kernels 40", "rank 0 kernels 60"));
+}
+
+/// The host was at an op until it issued the next one, at the last until it had issued all.
+TEST(CriticalPath, IssuingAnOpIsTheHosts) {
+  HandRun run;
+  run.step({{0, 80, 45}});
+  run.forward({30, 40, 10});
+  run.forward({50, 80, 25});
+  const CriticalPath path = path_of(run);
+  EXPECT_THAT(words(path), ElementsAre("rank 0 host 45", "rank 0 unknown 5", "rank 0 kernels 30"));
+  EXPECT_EQ(path.parts.front().op, 1);
+  HandRun one;
+  one.step(0, 80);
+  one.forward({30, 50, 10});
+  one.forward({50, 80, 25});
+  EXPECT_THAT(words(path_of(one)),
+              ElementsAre("rank 0 host 25", "rank 0 unknown 5", "rank 0 kernels 20", "rank 0 kernels 30"));
+}
+
+/// The host waited for two ops and went on after the later one; a third one was nothing to it, an event that
+/// was never recorded neither.
+TEST(CriticalPath, TheHostWaitedForTheLastOfSeveralOps) {
+  HandRun run;
+  run.step({{0, 120, 110}});
+  run.op(OpKind::copy_in, Lane::all_gather, testing::Times{0, 60});
+  run.forward({5, 50, 5}).record = 0;
+  run.op(OpKind::copy_out, Lane::copy, testing::Times{0, 30}).record = 1;
+  run.op(OpKind::host_sync, Lane::compute, testing::Times{0, 55, 6}).waits = {{0}, {1}, {7}};
+  run.forward({60, 100, 60});
+  const CriticalPath path = path_of(run);
+  EXPECT_THAT(words(path), ElementsAre("rank 0 host 5", "rank 0 kernels 45", "rank 0 host 5", "rank 0 host 55",
+                                       "rank 0 unknown 10"));
+  std::vector<int> ops;
+  for (const PathPart& part : path.parts) ops.push_back(part.op);
+  EXPECT_THAT(ops, ElementsAre(1, 1, 1, -1, -1)) << "at last it issued what has no work";
+}
+
+TEST(CriticalPath, OfAStepWithoutWorkNothingIsKnown) {
+  HandRun run;
+  run.step(10, 40);
+  run.op(OpKind::release, Lane::compute, testing::Times{0, 0, 20});
+  EXPECT_THAT(words(path_of(run)), ElementsAre("rank 0 unknown 30"));
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

@@ -194,5 +194,44 @@ TEST(Fidelity, CopiesOverPcieAreModelledToo) {
   EXPECT_NEAR(f.excess_pct, 100, 1e-6);
 }
 
+/// Transfers of 1 ms each, in another order than they were issued, the last beside another one.
+TEST(Fidelity, WhatATransferHadBesideItIsAMatterOfTimeNotOfOrder) {
+  const auto transfers = [](const std::vector<std::int64_t>& begins) {
+    HandRun run(2);
+    run.step(0, 20 * kMs);
+    for (const std::int64_t begin : begins) {
+      run.collective(OpKind::all_gather, Lane::all_gather, Times{begin, begin + kMs, 0, begin}, schedule::Group::shard,
+                     kMs / 4);
+    }
+    const std::optional<Fidelity> found = fidelity(run, emulated());
+    return found ? found->transfer.value().modelled_ms : 0;
+  };
+  EXPECT_NEAR(transfers({5 * kMs, kMs, 3 * kMs}), 3, 1e-9);
+  EXPECT_NEAR(transfers({0, kMs, 2 * kMs}), 3, 1e-9) << "one may begin where another ends";
+  EXPECT_NEAR(transfers({6 * kMs, kMs, 6 * kMs + kMs / 2}), 1, 1e-9);
+  EXPECT_NEAR(transfers({kMs, kMs / 2, 6 * kMs}), 1, 1e-9);
+  EXPECT_EQ(transfers({0, kMs / 2}), 0);
+}
+
+/// Two groups of three ranks, of which each sends 2 MB; the second took twice as long.
+TEST(Fidelity, EachGroupCountsOnce) {
+  HandRun run(6);
+  run.step(0, 10 * kMs);
+  const Times quick{0, 2 * kMs}, slow{0, 4 * kMs};
+  run.collective(OpKind::all_gather, Lane::all_gather, {quick, quick, quick, slow, slow, slow}, schedule::Group::shard,
+                 kMs / 4);
+  const auto f = emulation_fidelity(run.view(), plan::Groups(plan::Mesh{3, 2}), sizes(), emulated(), {});
+  EXPECT_NEAR(f.value().transfer.value().modelled_ms, 2, 1e-9);
+  EXPECT_NEAR(f.value().transfer.value().observed_ms, 3, 1e-9);
+  EXPECT_THAT(why_not_rated(f),
+              HasSubstr("did not keep up with what it emulates: transfers took 3.0 ms a step where 2.0"));
+}
+
+TEST(Caveats, ChangeWhereNoiseIsExactlyAsMuch) {
+  EXPECT_THAT(caveats(metrics_with(1, kNoisyPct), {}, 0, 2).at(0), HasSubstr("more than the 1.0 %"));
+  EXPECT_THAT(caveats(metrics_with(2, 2.01), {}, 0, 2).at(0), HasSubstr("more than the 2.0 %"));
+  EXPECT_THAT(caveats(metrics_with(2, 2), {}, 0, 2), IsEmpty());
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

@@ -40,6 +40,9 @@ Found find(const HandRun& run, const std::optional<LinkModel>& link = {}, bool p
   for (const Stall& s : found.stalls) {
     found.ns[s.cause] += s.time.end - s.time.begin;
     sum += s.time.end - s.time.begin;
+    if (s.cause != Cause::straggler && s.cause != Cause::slow_link) {
+      EXPECT_EQ(s.late_rank, -1);
+    }
   }
   EXPECT_EQ(sum, break_down(step, rank).stalled());
   return found;
@@ -271,6 +274,9 @@ TEST(FindStalls, WaitingForALateRankIsItsFault) {
   const Found found = find(run);
   EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::straggler, 50)));
   for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, 2);
+  HandRun first = run;
+  std::swap(first.traces[0].records[1], first.traces[2].records[1]);
+  for (const Stall& stall : find(first, {}, true, 1).stalls) EXPECT_EQ(stall.late_rank, 0);
   // The late rank itself waited for its host.
   EXPECT_THAT(find(run, {}, true, 2).ns, ElementsAre(Pair(Cause::host_bound, 50)));
 }
@@ -556,6 +562,11 @@ TEST(FindStalls, AfterTheLastComputationTheLastToEndIsExplained) {
   run.forward({0, 100}).record = 1;
   waits(collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{100, 150}), 1, 0), 1);
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 50), Pair(Cause::unknown, 10)));
+  run.schedules.steps[0].ops[1].unit = 3;
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::link_bound, 50), Pair(Cause::unknown, 10))) << "of a layer inside";
+  run.schedules.steps[0].ops[1].unit = 1;
+  waits(run.op(OpKind::backward, Lane::compute, Times{150, 160}), 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::link_bound, 50))) << "in the midst of a step";
 }
 
 TEST(FindStalls, StallsThatOverlapOrLeaveSomethingOutAreRefused) {
@@ -591,6 +602,217 @@ TEST(FindStalls, WhatRanBeforeOrAfterSharedNoLink) {
              Group::shard_separate, 10);
   waits(run.forward({250, 400}, 3), 0);
   EXPECT_FALSE(find(run, kLink).ns.contains(Cause::contention));
+}
+
+using Causes = std::map<Cause, std::int64_t>;
+
+/// Times that ranks' own hosts, copies and marks take on the way to what computation waits for at 100, each reckoned by
+/// hand: which part of the wait each of them has.
+TEST(FindStalls, WhatIsBehindAWaitIsFollowedBackwards) {
+  const auto copy = [](HandRun& run, Times times, int waits_for, int records, Lane lane = Lane::copy) {
+    Op& op = run.op(OpKind::copy_out, lane, times);
+    op.record = records;
+    if (waits_for >= 0) waits(op, waits_for);
+  };
+  {
+    HandRun run;  // after the last computation one copy waits for another
+    run.step(0, 200);
+    run.forward({0, 100}).record = 1;
+    copy(run, {110, 160}, 1, 2);
+    copy(run, {170, 200}, 2, 3, Lane::all_gather);
+    EXPECT_EQ(find(run).ns, (Causes{{Cause::copy, 80}, {Cause::unknown, 20}}));
+  }
+  {
+    HandRun run;  // the host waits for data, which waited for a copy, which waited for computation
+    run.step(0, 200);
+    run.forward({0, 100}).record = 1;
+    copy(run, {110, 130}, 1, 2);
+    Op& data = run.op(OpKind::device_to_host, Lane::device_to_host, Times{130, 150});
+    data.work = schedule::Transfer{};
+    data.record = 3;
+    waits(data, 2);
+    waits(run.op(OpKind::host_wait, Lane::compute, Times{0, 155, 20}), 3);
+    run.forward({160, 200, 160});
+    EXPECT_EQ(find(run).ns,
+              (Causes{{Cause::host_bound, 10}, {Cause::pcie, 20}, {Cause::copy, 20}, {Cause::unknown, 10}}));
+  }
+  for (const bool last_first :
+       {false, true}) {  // of two waits in a row for data that came later counts, whichever it was
+    HandRun run;
+    run.step(0, 200);
+    Op& transfer = run.op(OpKind::device_to_host, Lane::device_to_host, Times{0, 80});
+    transfer.work = schedule::Transfer{};
+    transfer.record = 0;
+    run.op(OpKind::optimizer, Lane::host_compute, Times{0, 50}).record = 1;
+    waits(run.op(OpKind::host_wait, Lane::compute, Times{0, 81, 1}), last_first ? 0 : 1);
+    waits(run.op(OpKind::host_wait, Lane::compute, Times{0, 82, 2}), last_first ? 1 : 0);
+    run.forward({85, 200, 85});
+    EXPECT_EQ(find(run).ns, (Causes{{Cause::host_bound, 5}, {Cause::pcie, 80}}));
+  }
+  {
+    HandRun run;  // a blocked host then took 10 to issue the op, and its lane 5 to begin
+    run.step(0, 300);
+    run.forward({0, 100});
+    run.op(OpKind::host_sync, Lane::compute, Times{0, 120, 50});
+    run.forward({135, 200, 120});
+    run.forward({200, 300, 130});
+    EXPECT_EQ(find(run).ns, (Causes{{Cause::host_sync, 20}, {Cause::host_bound, 10}, {Cause::unknown, 5}}));
+  }
+  {
+    HandRun run;  // issued as the copy ends that it waits for: without the copy it would have begun no sooner
+    run.step(0, 200);
+    run.forward({0, 100}).record = 1;
+    copy(run, {100, 120}, 1, 2);
+    waits(run.forward({120, 200, 120}), 2);
+    EXPECT_EQ(find(run).ns, (Causes{{Cause::host_bound, 20}}));
+  }
+  {
+    HandRun run(2);  // all of a reduction that a gather stood behind, from where computation ended
+    run.step(0, 200);
+    collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 100}), 5, 1).phase =
+        Phase::backward;
+    run.op(OpKind::backward, Lane::compute, Times{0, 60}).phase = Phase::backward;
+    Op& next = gather(run, {100, 150}, 3, 0);
+    next.phase = Phase::backward;
+    next.prefetch = true;
+    waits(run.op(OpKind::backward, Lane::compute, Times{150, 200}), 0);
+    EXPECT_EQ(find(run, kLatency).ns, (Causes{{Cause::communicator_serialisation, 90}}));
+  }
+}
+
+/// Computation until 100, then the gather of unit 3 until 150, for which computation waits; event 1 is recorded at 70.
+template <typename Before>
+Causes gather_after(Before&& before) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 70}).record = 1;
+  run.forward({70, 100});
+  before(run);
+  Op& late = gather(run, {100, 150}, 3, 0);
+  for (const Op& op : run.schedules.steps[0].ops) {
+    if (op.record == 2) waits(late, 2, op.kind == OpKind::device_to_host ? WaitReason::limit : WaitReason::data);
+  }
+  waits(run.forward({150, 200}, 3), 0);
+  return find(run).ns;
+}
+
+TEST(FindStalls, WhatATransferWaitedForIsChargedThroughCopiesAndMarks) {
+  const auto copied = [](std::int64_t begin, std::int64_t end) {
+    return gather_after([&](HandRun& run) {
+      Op& copy = run.op(OpKind::copy_in, Lane::copy, Times{begin, end});
+      copy.record = 2;
+      waits(copy, 1, WaitReason::limit);
+    });
+  };
+  EXPECT_EQ(copied(70, 100), (Causes{{Cause::copy, 30}, {Cause::late_prefetch, 20}}));
+  EXPECT_EQ(copied(80, 100), (Causes{{Cause::copy, 20}, {Cause::unknown, 10}, {Cause::late_prefetch, 20}}));
+  // Through as many marks on its lane as there are in a chain of casts, and no more.
+  const auto marked = [](int marks) {
+    return gather_after([&](HandRun& run) {
+      for (int i = 0; i < marks; ++i) {
+        Op& mark = run.op(OpKind::release, Lane::all_gather, Times{});
+        if (i == 0) waits(mark, 1, WaitReason::limit);
+      }
+    });
+  };
+  EXPECT_EQ(marked(1), (Causes{{Cause::unknown, 30}, {Cause::late_prefetch, 20}}));
+  EXPECT_EQ(marked(4), marked(1));
+  EXPECT_EQ(marked(5), (Causes{{Cause::unknown, 50}}));
+  // A copy from the host that waited for room behind another copy; and one to the host that room was waited for.
+  const auto over_pcie = [](bool to_host) {
+    return gather_after([&](HandRun& run) {
+      Op& copy = run.op(OpKind::copy_in, Lane::copy, Times{40, 70});
+      copy.record = 3;
+      Op& moved = run.op(to_host ? OpKind::device_to_host : OpKind::host_to_device, Lane::host_to_device,
+                         Times{to_host ? 0 : 70, 100});
+      moved.work = schedule::Transfer{};
+      moved.record = 2;
+      if (!to_host) waits(moved, 3, WaitReason::limit);
+    });
+  };
+  EXPECT_EQ(over_pcie(false), (Causes{{Cause::pcie, 30}, {Cause::copy, 20}}));
+  EXPECT_EQ(over_pcie(true), (Causes{{Cause::pcie, 50}}));
+}
+
+/// As ComputationThatWaitsForAnInputBufferLacksBuffers, but for one thing each.
+TEST(FindStalls, OnlyAReleaseInBackwardThatWaitsForACollectiveLacksBuffers) {
+  const auto cause_of = [](auto change) {
+    HandRun run(2);
+    run.step(0, 250);
+    Op& first = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+    first.phase = Phase::backward;
+    first.record = 1;
+    Op& reduce =
+        collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{100, 180}), 4, 0);
+    waits(reduce, 1);
+    Op& release = run.op(OpKind::release, Lane::compute, Times{});
+    release.phase = Phase::backward;
+    waits(release, 0, WaitReason::reuse);
+    change(run.schedules.steps[0].ops);
+    run.op(OpKind::backward, Lane::compute, Times{180, 250}).phase = Phase::backward;
+    return find(run).ns.begin()->first;
+  };
+  using Ops = std::vector<Op>;
+  EXPECT_EQ(cause_of([](Ops&) {}), Cause::reduce_scatter_buffers);
+  EXPECT_EQ(cause_of([](Ops& ops) { ops[2].waits[0].reason = WaitReason::data; }), Cause::link_bound);
+  EXPECT_EQ(cause_of([](Ops& ops) { ops[2].kind = OpKind::reshard; }), Cause::link_bound);
+  EXPECT_EQ(cause_of([](Ops& ops) { ops[2].phase = Phase::forward; }), Cause::link_bound);
+  EXPECT_EQ(cause_of([](Ops& ops) { ops[1] = Op{.kind = OpKind::copy_out, .lane = Lane::copy, .record = 0}; }),
+            Cause::copy);
+}
+
+TEST(FindStalls, ALinkWhoseGroupIsNotInViewIsNotKnownToBeSlow) {
+  HandRun run(1);
+  run.step(0, 200);
+  run.forward({0, 100});
+  gather(run, {0, 150, 0, 0, 0, 150}, 3, 0);
+  waits(run.forward({150, 200}, 3), 0);
+  const RunView view = run.view();
+  for (const Stall& stall : find_stalls(view.steps().front(), plan::Groups(plan::Mesh{2, 1}), {}, true, 0)) {
+    EXPECT_EQ(stall.cause, Cause::link_bound);
+  }
+}
+
+/// 100 bytes and a hop of 20 ns: alone the transfer would have been over at 120.
+TEST(FindStalls, WhatATransferTakesAloneHasItsLatencyToo) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 100});
+  gather(run, {0, 150}, 3, 0, 25);
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 150}), 4, 1,
+             Group::shard_separate, 25);
+  waits(run.forward({150, 200}, 3), 0);
+  EXPECT_EQ(find(run, LinkModel{.bytes_per_second = 1e9, .latency_seconds = 20e-9}).ns,
+            (Causes{{Cause::link_bound, 20}, {Cause::contention, 30}}));
+}
+
+/// Rows travel for 80 of 90 ns, a quarter of it for want of even rows, unless all of it was for want of the link.
+TEST(FindStalls, RowsThatAreUnevenTakeLonger) {
+  const auto rows = [](const EvenRows& even, bool shares_its_link) {
+    HandRun run(2);
+    run.step(0, 200);
+    run.forward({0, 100}, 3).record = 1;
+    Op& sent = collective(run, OpKind::expert_dispatch, Lane::tensor, std::vector<Times>(2, {100, 190, 0, 110}), 3, 0,
+                          Group::expert);
+    waits(sent, 1);
+    if (shares_its_link) {
+      collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{120, 130}), 4, 2);
+    }
+    waits(run.forward({190, 200}, 3), 0);
+    const RunView view = run.view();
+    Causes found;
+    for (const Stall& stall : find_stalls(view.steps().front(), plan::Groups(plan::Mesh{2, 1}),
+                                          shares_its_link ? std::optional(kLink) : std::nullopt, true, 0, even)) {
+      found[stall.cause] += stall.time.end - stall.time.begin;
+    }
+    return found;
+  };
+  const Causes even{{Cause::straggler, 20}, {Cause::expert_exchange, 70}};
+  EXPECT_EQ(rows({1, 0.75, 1}, false),
+            (Causes{{Cause::straggler, 20}, {Cause::expert_imbalance, 20}, {Cause::expert_exchange, 50}}));
+  EXPECT_EQ(rows({1, 1, 1}, false), even);
+  EXPECT_EQ(rows({1, 0.75}, false), even) << "of another step";
+  EXPECT_EQ(rows({1, 0.75, 1, 1}, true), (Causes{{Cause::straggler, 20}, {Cause::contention, 70}}));
 }
 
 }  // namespace

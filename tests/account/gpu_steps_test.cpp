@@ -48,9 +48,11 @@ TEST(GpuSteps, AStepHasTheSamplesTakenInIt) {
     GpuSample sample;
     sample.time_ns = sample.until_ns = time;
     sample.sm_mhz = static_cast<std::int32_t>(1000 + time);
-    sample.limits = time == 15 ? bit(ClockLimit::power_cap) : 0;
+    if (time != 35) sample.limits = time == 15 ? bit(ClockLimit::power_cap) : 0;
     sample.pcie_width = time == 15 ? 8 : 16;
     sample.pcie_generation = time == 10 ? 3 : 5;
+    if (time < 20) sample.power_mw = static_cast<std::int32_t>(1000 * time);
+    if (time == 10 || time == 15) sample.temperature_c = time == 10 ? -7 : -9;
     health.samples.push_back(sample);
   }
   health.samples.back().until_ns = 45;  // stands for some up to there
@@ -60,11 +62,14 @@ TEST(GpuSteps, AStepHasTheSamplesTakenInIt) {
   EXPECT_EQ(steps[0].samples, 3);
   EXPECT_EQ(steps[0].sm_mhz, 1015);
   EXPECT_EQ(steps[0].limits, bit(ClockLimit::power_cap));
-  EXPECT_FALSE(steps[0].temperature_c.has_value());
+  EXPECT_EQ(steps[0].power_mw, 15'000);
+  EXPECT_EQ(steps[0].temperature_c, -7);
+  EXPECT_FALSE(steps[1].temperature_c || steps[1].power_mw);
   EXPECT_EQ(steps[0].pcie_width, 8);
   EXPECT_EQ(steps[0].pcie_generation, 3);
   EXPECT_EQ(steps[1].samples, 1);
   EXPECT_EQ(steps[1].limits, 0u);
+  EXPECT_EQ(steps[2].limits, 0u);
   EXPECT_EQ(steps[2].sm_mhz, 1035);
   EXPECT_EQ(steps[3].sm_mhz, 1035);
   EXPECT_EQ(steps[4].samples, 0);
@@ -158,9 +163,9 @@ TEST(GpuCaveats, ErrorsComeBeforeThrottling) {
 TEST(GpuCaveats, OneErrorIsTold) {
   Watched watched({}, 0, 0);
   watched.health.errors.ecc_uncorrected = watched.health.errors.nvlink_recoveries =
-      watched.health.errors.nvlink_replays = 1;
+      watched.health.errors.nvlink_replays = watched.health.errors.nvlink_crc = 1;
   watched.health.xids = {{1, 79}};
-  EXPECT_THAT(gpu_complaints(watched.health), SizeIs(4));
+  EXPECT_THAT(gpu_complaints(watched.health), SizeIs(5));
 }
 
 TEST(GpuCaveats, ClocksThatDiffer) {
@@ -174,6 +179,19 @@ TEST(GpuCaveats, AGpuThatWasLostOnTheWay) {
   Watched watched({}, 0, 0);
   watched.health.unknown_because = "The GPU is lost: the driver has had no answer from it since.";
   EXPECT_THAT(gpu_complaints(watched.health), ElementsAre(HasSubstr("is lost")));
+}
+
+/// Few steps among others are listed, from 0 where no record says otherwise.
+TEST(Throttling, UpToEightStepsAreListedUnlessTheyAreAll) {
+  const auto said = [](const std::vector<int>& longer, std::size_t steps = 10) {
+    Watched watched(longer, bit(ClockLimit::power_brake), 345);
+    watched.trace.records.clear();
+    watched.trace.steps.resize(steps);
+    return to_string(watched.throttling().front());
+  };
+  EXPECT_THAT(said({0, 1, 2, 3, 4, 5, 6, 7}), HasSubstr("in 8 of 10 steps (0, 1, 2, 3, 4, 5, 6, 7): "));
+  EXPECT_THAT(said({0, 1, 2, 3, 4, 5, 6, 7, 8}), HasSubstr("in 9 of 10 steps: "));
+  EXPECT_THAT(said({0, 1, 2, 3, 4}, 5), HasSubstr("in 5 of 5 steps: "));
 }
 
 }  // namespace

@@ -322,6 +322,7 @@ TEST(OtherWork, MayHaveSlowedEitherSide) {
   EXPECT_EQ(judge(before, now, {}).verdict, Verdict::slower);
   now.slowed = 1.25;
   EXPECT_DOUBLE_EQ(judge(before, now, {}).low, 1.08 / 1.25);
+  EXPECT_DOUBLE_EQ(judge(before, now, {}).at_least, 1.08 / 1.25);
   EXPECT_EQ(judge(before, now, {}).verdict, Verdict::inconclusive);
   before.slowed = 1.1;
   EXPECT_DOUBLE_EQ(judge(before, now, {}).at_most, 1.08 * 1.1);
@@ -467,6 +468,40 @@ TEST(Scatter, IsTheVarianceOfLogarithms) {
   EXPECT_NEAR(log_variance({1, std::exp(1.0), std::exp(2.0)}), 1, 1e-12);
   EXPECT_NEAR(log_variance({7, 7 * std::exp(1.0), 7 * std::exp(2.0), 7 * std::exp(3.0)}), 5.0 / 3, 1e-12);
   EXPECT_EQ(log_variance({3, 3, 3}), 0);
+}
+
+/// Logarithms of six values around 0, and a seventh: what lies farther from the others than Student's bound for the
+/// farthest of seven is left out.
+TEST(Outliers, AreFartherFromTheOthersThanTheFarthestOfSoMany) {
+  const std::vector<double> logs{-0.05, -0.03, -0.01, 0.01, 0.03, 0.05};  // variance 2 (25 + 9 + 1) / 5 of 0.01^2
+  const double error = 0.01 * std::sqrt(14.0 * (1 + 1 / 6.0));
+  const double bound = student_quantile(0.005 / 14, 5) * error;
+  const auto kept = [&](double log) {
+    std::vector<double> values;
+    for (const double one : logs) values.push_back(std::exp(one));
+    values.push_back(std::exp(log));
+    return std::ranges::count(inliers(values), true);
+  };
+  EXPECT_EQ(kept(bound - 1e-6), 7);
+  EXPECT_EQ(kept(bound + 1e-6), 6);
+  EXPECT_EQ(kept(-bound - 1e-6), 6);
+}
+
+/// Each of six is far beyond all that are nearer; more than half of twelve stay.
+TEST(Outliers, AreNeverHalfOfAllValues) {
+  std::vector<double> values;
+  for (const double log : {0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.5, 2.0, 8.0, 32.0, 128.0, 512.0}) {
+    values.push_back(std::exp(log));
+  }
+  EXPECT_EQ(std::ranges::count(inliers(values), true), 7);
+}
+
+TEST(KnownScatter, WhatRunsMayDifferByIsInSeveralResultsAlready) {
+  Samples before{.results = {100, 101, 99}, .value = {100, 99, 101, 3}}, now = before;
+  const Difference with = judge(before, now, {.unseen = 2}), without = judge(before, now, {});
+  EXPECT_EQ(with.evidence, RestsOn::results);
+  EXPECT_EQ(with.low, without.low);
+  EXPECT_EQ(with.at_least, without.at_least);
 }
 
 }  // namespace

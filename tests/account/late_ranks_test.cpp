@@ -142,5 +142,13 @@ TEST(LateRanks, OneRankNoStepsEqualTimesAndGaps) {
   EXPECT_EQ(find_late_ranks(gap, 0)[0].trials, 2);
 }
 
+TEST(BinomialTail, IsTheChanceOfSoManyAndMore) {
+  EXPECT_NEAR(binomial_tail(5, 3, 0.5), 0.5, 1e-12);
+  EXPECT_NEAR(binomial_tail(10, 8, 0.5), 56.0 / 1024, 1e-12);
+  EXPECT_NEAR(binomial_tail(3, 2, 0.1), 0.028, 1e-12);
+  EXPECT_EQ(binomial_tail(3, 0, 0.1), 1);
+  EXPECT_NEAR(binomial_tail(3, 1, 0.1), 0.271, 1e-12);
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

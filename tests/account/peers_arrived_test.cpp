@@ -46,6 +46,7 @@ TEST(PeersArrived, IsTheLatestBeginInTheGroup) {
   using Arrivals = std::vector<std::int64_t>;
   EXPECT_EQ(arrived(Group::shard, mesh_of(4, 1), traces_of(begins)), (Arrivals{40, 40, 40, 40}));
   EXPECT_EQ(arrived(Group::shard, mesh_of(2, 2), traces_of(begins)), (Arrivals{40, 40, 30, 30}));
+  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 1), traces_of({40, 10})), (Arrivals{40, 40}));
   EXPECT_EQ(arrived(Group::replicate, mesh_of(2, 2), traces_of(begins)), (Arrivals{20, 40, 20, 40}));
   EXPECT_EQ(arrived(Group::reshard, mesh_of(4, 1, 2), traces_of(begins)), (Arrivals{40, 40, 30, 30}));
 }
@@ -70,6 +71,29 @@ TEST(PeersArrived, OtherOpsHaveNone) {
   schedules.steps[0].ops[0].kind = schedule::OpKind::forward;
   fill_peers_arrived(schedules, mesh_of(2, 1), traces);
   EXPECT_EQ(traces[0].records[0].peers_arrived_ns, 0);
+}
+
+/// Two steps of two ops, of which the second is a collective.
+TEST(PeersArrived, IsOfEachCollectiveOfEachStep) {
+  schedule::Schedules schedules;
+  schedules.steps.resize(1);
+  schedules.steps[0].ops = {schedule::Op{}, all_reduce_op(Group::shard)};
+  std::vector<trace::RankTrace> traces(2);
+  for (const int rank : {0, 1}) {
+    trace::RankTrace& mine = traces[static_cast<std::size_t>(rank)];
+    for (const int step : {0, 1}) {
+      mine.steps.push_back({1000 * step, 1000 * step + 100});
+      mine.records.push_back({step, 0, 0, 0, 0, 0});
+      mine.records.push_back({step, 1, 0, 1000 * step + 10 + 5 * rank * step, 1000 * step + 90, 0});
+    }
+  }
+  fill_peers_arrived(schedules, mesh_of(2, 1), traces);
+  for (const trace::RankTrace& mine : traces) {
+    EXPECT_EQ(mine.records[0].peers_arrived_ns, 0);
+    EXPECT_EQ(mine.records[1].peers_arrived_ns, 10);
+    EXPECT_EQ(mine.records[2].peers_arrived_ns, 0);
+    EXPECT_EQ(mine.records[3].peers_arrived_ns, 1015);
+  }
 }
 
 }  // namespace

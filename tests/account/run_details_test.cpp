@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <utility>
+#include <vector>
+
 #include "account/step_breakdown.h"
 #include "schedule/build_schedules.h"
 #include "schedule/memory_walk.h"
@@ -95,6 +99,27 @@ TEST(MemoryPeak, IsWhereMostIsLiveAndItsBuffersAddUp) {
   EXPECT_EQ(sum, peak.live_bytes);
   ASSERT_GE(peak.op, 0);
   EXPECT_EQ(c.schedules.steady().ops[static_cast<std::size_t>(peak.op)].phase, schedule::Phase::backward);
+}
+
+/// 100 bytes from 10 on until an op ends at 90, 30 bytes of an op that begins and ends meanwhile.
+TEST(MemoryTimeline, IsInTheOrderOfTimeNotOfIssue) {
+  testing::HandRun run;
+  run.step(1000, 1100);
+  schedule::Schedule& step = run.schedules.steps[0];
+  step.buffers.resize(2);
+  step.buffers[0].bytes = 100;
+  step.buffers[1].bytes = 30;
+  schedule::Op& first = run.forward({1010, 1090});
+  first.allocates = first.frees = {0};
+  schedule::Op& second = run.op(schedule::OpKind::copy_in, Lane::copy, testing::Times{1020, 1050});
+  second.allocates = second.frees = {1};
+  std::vector<std::pair<std::int64_t, std::int64_t>> levels;
+  const RunView view = run.view();
+  for (const trace::LiveBytes& level : memory_timeline(view.steps().front(), 0)) {
+    levels.emplace_back(level.time_ns, std::accumulate(level.live.begin(), level.live.end(), std::int64_t{0}));
+  }
+  EXPECT_EQ(levels,
+            (std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 0}, {10, 100}, {20, 130}, {50, 100}, {90, 0}}));
 }
 
 }  // namespace

@@ -117,6 +117,9 @@ TEST(RunView, RefusesRanksThatDidNotRecordTheSame) {
     change(run.traces[1]);
     EXPECT_THROW(run.view(), Error);
   };
+  HandRun more = uneven(3);
+  for (trace::RankTrace& trace : more.traces) trace.steps.push_back({});
+  EXPECT_THROW(more.view(), Error) << "a step without records";
   refused([](trace::RankTrace& t) { t.steps.pop_back(); });
   refused([](trace::RankTrace& t) { t.records.pop_back(); });
   refused([](trace::RankTrace& t) { std::swap(t.records[3], t.records[4]); });
@@ -246,6 +249,33 @@ TEST(RunDetails, UnitsHaveWhatIsTheirsAndTheHostWaitsByPhase) {
   EXPECT_EQ(details.collectives[0].group_size, 2);
   EXPECT_EQ(details.collectives[1].unit, "");
   EXPECT_EQ(details.collectives[1].count, 2);
+}
+
+/// Computes for 50, of which the second half has communication beside it, up to 90.
+TEST(RunMetrics, OfCommunicationSoMuchIsHidden) {
+  HandRun run(2);
+  for (int s = 0; s < 8; ++s) add_step(run, 1000 * s, {50, 50}, 90 + s);
+  const RunMetrics m = metrics_of(run);
+  EXPECT_DOUBLE_EQ(m.ranks[1].overlap_pct.value(), 100 * 100.0 / (67 + 68 + 69 + 70)) << "four middle steps";
+  EXPECT_TRUE(m.settling.has_value());
+  EXPECT_DOUBLE_EQ(m.aa_noise_pct.value(), 100 * aa_noise(m.steps_ms).value());
+}
+
+/// Two ranks that compute for a nanosecond and communicate for the next.
+TEST(RunMetrics, ANanosecondCounts) {
+  HandRun run(2);
+  run.step(0, 4);
+  run.forward({0, 1});
+  run.collective(OpKind::all_gather, Lane::all_gather, {1, 2});
+  const RunMetrics m = metrics_of(run);
+  EXPECT_EQ(m.overlap_pct, 0);
+  EXPECT_EQ(m.ranks[0].overlap_pct, 0);
+  EXPECT_EQ(m.bound_ratio, 4.0);
+  HandRun alone;
+  alone.step(0, 4);
+  alone.forward({0, 1});
+  EXPECT_FALSE(metrics_of(alone).ranks[0].overlap_pct);
+  EXPECT_EQ(metrics_of(alone).bound_ratio, 4.0);
 }
 
 }  // namespace

@@ -136,5 +136,21 @@ TEST(MedianInterval, LeavesOutAsManyAsMayLieBeyondTheMedian) {
   EXPECT_EQ(median_interval({}).n, 0);
 }
 
+/// A thousand splits drawn as there: the 50th of them from above.
+TEST(AaNoise, LeavesOutFiftyOfAThousandSplits) {
+  const std::vector<double> values{1, 2, 4, 8, 16, 32, 64, 128, 256};
+  std::mt19937 random(54321);
+  std::vector<double> drawn = values, differences;
+  for (int split = 0; split < 1000; ++split) {
+    for (std::size_t i = drawn.size() - 1; i > 0; --i) std::swap(drawn[i], drawn[random() % (i + 1)]);
+    std::vector<double> one(drawn.begin(), drawn.begin() + 4), other(drawn.begin() + 4, drawn.end());
+    std::ranges::sort(one);
+    std::ranges::sort(other);
+    differences.push_back(std::abs((one[1] + one[2]) / 2 / other[2] - 1));
+  }
+  std::ranges::sort(differences);
+  EXPECT_EQ(aa_noise(values), differences[949]);
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

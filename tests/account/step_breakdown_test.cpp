@@ -145,7 +145,7 @@ TEST(CheckWireBytes, OfAnyKindAndRankAreTheFormulas) {
   };
   for (double Volume::*kind : {&Volume::all_gather, &Volume::reduce_scatter, &Volume::all_to_all}) {
     for (const double sign : {-1.0, 1.0}) {
-      EXPECT_TRUE(holds(kind, sign * 0.4));
+      EXPECT_TRUE(holds(kind, sign * 0.49));
       EXPECT_FALSE(holds(kind, sign));
     }
   }

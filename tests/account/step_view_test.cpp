@@ -66,5 +66,14 @@ TEST(StepView, WhatHasNoWorkIsDoneWithTheFirstOp) {
   EXPECT_EQ(view.done(3), 60);
 }
 
+TEST(OpKeys, CountWhatIsEqual) {
+  HandRun run;
+  run.step(0, 100);
+  for (const int unit : {1, 2, 1, 1, 2}) run.forward({}, unit);
+  std::vector<int> occurrences;
+  for (const OpKey& key : op_keys(run.schedules.steps[0])) occurrences.push_back(key.occurrence);
+  EXPECT_THAT(occurrences, ElementsAre(0, 0, 1, 2, 1));
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

@@ -112,5 +112,59 @@ TEST(TypicalStalls, ALateRankIsNotNamedInJitter) {
   EXPECT_EQ(of_late_rank, 30);
 }
 
+TEST(TypicalStalls, AWaitIsOfTheComputationThatBeginsAfterIt) {
+  const auto begins = [](std::int64_t first, std::int64_t second) {
+    HandRun run;
+    run.step(0, 300);
+    run.forward({first, 100});
+    run.forward({100 + second, 300}, 2);
+    return run;
+  };
+  EXPECT_THAT(tell(begins(20, 0), begins(0, 20)).ns, ElementsAre(Pair("jitter", 20))) << "also before the first";
+  // The stream that begins first ends the wait, whichever was issued first.
+  const auto streams = [](std::int64_t first, std::int64_t second) {
+    HandRun run;
+    run.step(0, 300);
+    run.forward({0, 50});
+    run.op(schedule::OpKind::backward, Lane::tensor, Times{first, 300, 1});
+    run.forward({second, 300, 2}, 2);
+    return run;
+  };
+  EXPECT_THAT(tell(streams(100, 150), streams(150, 100)).ns, ElementsAre(Pair("jitter", 50)));
+}
+
+TEST(TypicalStalls, OneRankStandsForAllAndEachForItself) {
+  const plan::Groups groups(plan::Mesh{2, 1});
+  const auto two = [](std::int64_t of_first, std::int64_t of_second) {
+    HandRun run(2);
+    run.step(0, 300);
+    run.forward({0, 100}).record = 0;
+    run.op(schedule::OpKind::forward, Lane::compute, {{100 + of_first, 250}, {100 + of_second, 250}});
+    return run;
+  };
+  const HandRun one = lagging(0, 30, 0), both = two(30, 60), measured = two(70, 70);
+  const RunView of_one = one.view(), of_both = both.view(), of_measured = measured.view();
+  const StepRecords& step = of_measured.steps().front();
+  const auto jitter_before_second = [&](const RunView& typical, int rank) {
+    const TypicalStalls stalls(typical.steps().front(), groups, {}, true);
+    std::int64_t jitter = 0;
+    for (const ToldStall& part : stalls.tell(step, rank, find_stalls(step, groups, {}, true, rank))) {
+      if (part.jitter && part.stall.time.end <= 170) jitter += part.stall.time.end - part.stall.time.begin;
+    }
+    return jitter;
+  };
+  EXPECT_EQ(jitter_before_second(of_both, 0), 40);
+  EXPECT_EQ(jitter_before_second(of_both, 1), 10);
+  EXPECT_EQ(jitter_before_second(of_one, 1), 70) << "whose second computation is another";
+}
+
+/// Before the second computation the typical step has 50 of a copy; here it has 30 of no reason and 30 without a core.
+TEST(TypicalStalls, WhatRepeatsForAnotherCauseIsUsedUp) {
+  HandRun measured = lagging(0, 60, 0);
+  measured.traces[0].records[2].core_wait_ns = 30;
+  const Told told = tell(lagging(50, 0, 0), measured);
+  EXPECT_THAT(told.ns, ElementsAre(Pair("cores_busy", 20), Pair("jitter", 10), Pair("unknown", 30)));
+}
+
 }  // namespace
 }  // namespace fsdpbench::account

@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 
 import program
-from program import CANNOT_WRITE, INTERRUPTED, PATIENCE_S, TINY, Program, sets
+from program import CANNOT_WRITE, INTERRUPTED, PATIENCE_S, SLOW, TINY, Program, sets
 
 SAVING = ["checkpoint.folder=saved", "checkpoint.every=2"]
 ALL = 8  # steps, the warm-up included
@@ -75,8 +75,8 @@ class Checkpoints(Program):
         self.assertIn("is not as it was saved", self.error(*anew, "--resume", "saved"))
 
     def test_an_interrupted_run_saves_what_it_has_done(self) -> None:
-        process = self.start("run", self.profile, *sets(*TINY, "train.steps=100000", "checkpoint.folder=saved"), "--out",
-                             "out")
+        process = self.start("run", self.profile, *sets(*TINY, *SLOW, "train.steps=1000", "checkpoint.folder=saved"),
+                             "--out", "out")
         for line in process.stderr:
             if line.startswith("step") and int(line.split()[1].split("/")[0]) >= 2:
                 break

@@ -28,8 +28,10 @@ TEXT = f"data.path={SOURCE / 'src/README.md'}"
 # A step takes a millisecond; real numbers, with a digest.
 TINY = [TEXT, "model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
         "train.steps=3", "train.warmup=1", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
-# Nothing is computed; some 10 ms a step, for minutes.
-LONG = [TEXT, "model.layers=2", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "train.steps=20000",
+# With TINY: a step sleeps 10 ms and more on its links, for what is to be struck in the middle.
+SLOW = ["emulate.link_gb_per_s=0.01"]
+# Nothing is computed; some 10 ms a step, for a minute: what is to be recorded of each step takes time to set aside.
+LONG = [TEXT, "model.layers=2", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "train.steps=6000",
         "train.warmup=1"]
 # As a file. Everything is emulated: a step takes a few milliseconds of sleep, also under a sanitizer.
 BASE = f"""

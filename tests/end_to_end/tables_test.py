@@ -21,9 +21,9 @@ EXPONENT = re.compile(r"\d[eE][-+]?\d+\b")
 LONG = re.compile(r"(?<![\d.])\d{4,}(\.\d+)?  ?(ns|us|ms|KiB|MiB|GiB|KB|MB|GB)\b|\b\d{4,}\.\d")
 SHARE = re.compile(r"(?<![-+\d.])(\d+(?:\.\d+)?) %")  # without a sign, which a change has
 
-RUN = ["simulate", "llama3-8b-emulated", "--out", "run", "-q"]
-OTHER = ["simulate", "llama3-8b-emulated", "--set", "fsdp.backward_prefetch=none", "--out", "other", "-q"]
-AGAIN = ["simulate", "llama3-8b-emulated", "--out", "again", "-q"]
+RUN = ["simulate", "llama3-8b-emulated", "--ranks", "4", "--out", "run", "-q"]
+OTHER = ["simulate", "llama3-8b-emulated", "--ranks", "4", "--set", "fsdp.backward_prefetch=none", "--out", "other", "-q"]
+AGAIN = ["simulate", "llama3-8b-emulated", "--ranks", "4", "--out", "again", "-q"]
 SWEEP = """title = "T"
 base = "base.toml"
 trials = 1

@@ -20,7 +20,7 @@ BASE = ["emulate.compute_tflops=0.02", "emulate.link_gb_per_s=2",
         "emulate.link_latency_us=5", "model.layers=3", "train.steps=6", "train.warmup=1", "train.seq_len=32",
         "train.batch_per_rank=1", "mesh.ranks=4", "simulate.jitter_pct=2"]
 PAIRS = 3  # of each kind
-ALIKE = 11  # jobs, each compared with each
+ALIKE = 9  # jobs, each compared with each
 COMMUNICATES = {"link_bound", "slow_transfer", "step_boundary", "straggler", "late_prefetch", "all_gather_limit",
                 "communicator_serialisation", "inefficient_collective", "slow_link", "reduce_scatter_buffers"}
 

@@ -25,7 +25,7 @@ from gpu_suite.summary import summary  # noqa: E402
 
 # Stands for fsdpbench: answers --version, and writes a result whose loss depends on the backend as LOSSES says. What it was
 # trained on is, as with the real one, where data.path leads, and else all that lies in the source folder.
-PROGRAM = """#!/usr/bin/python3
+PROGRAM = """#!/usr/bin/python3 -IS
 import hashlib, json, os, sys, time
 from pathlib import Path
 if "--version" in sys.argv:

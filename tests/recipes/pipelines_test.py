@@ -60,7 +60,7 @@ exec {shutil.which("mpirun")} --oversubscribe "$@" """)
     def host_of_ci(self, fault: str) -> None:
         """`make build` leaves a program that accepts by the profile of these tests; `run` runs on the computed clock, so that a
         gate is certain on a busy host, too. fault: "slow" is a slow rank at the acceptance, "slower" a step of the run that takes
-        1.5 times as long."""
+        1.5 times as long, on the host of the acceptance in `healthy`."""
         shutil.rmtree(self.folder / "results", ignore_errors=True)
         shutil.rmtree(self.folder / "build", ignore_errors=True)
         slower = self.write("slower.py", f"""import json, sys
@@ -73,7 +73,8 @@ open(path, "w").write(sealed(result))
 """)
         self.stand_in("made", f"""command=$1; [ "$command" = gate ] || shift 2
 case $command in
-  accept) exec {program.PROGRAM} accept {self.acceptance} "$@" {SLOW if fault == "slow" else ""} ;;
+  accept) {f"mkdir -p results && exec cp -r {self.folder}/healthy results/accept" if fault == "slower" else ""}
+          exec {program.PROGRAM} accept {self.acceptance} "$@" {SLOW if fault == "slow" else ""} ;;
   run) {program.PROGRAM} simulate {self.training} "$@" {f"&& python3 -B {slower}" if fault == "slower" else ""} ;;
   *) exec {program.PROGRAM} "$@" ;;
 esac""")
@@ -106,6 +107,8 @@ esac""")
                 self.assertEqual([done.get(step) for step in steps], codes, fault + page + self.told)
                 return page
             page = self.until_judged(attempt)
+            if fault == "":
+                shutil.copytree(self.folder / "results/accept", self.folder / "healthy")
             self.assertIn(said, page)
             self.assertEqual(page.count("\n# ") + page.startswith("# "), 1 if fault == "slow" else 2, page)
 

@@ -205,7 +205,7 @@ esac""")
     def test_a_training_is_told_that_its_time_ends_and_goes_on_later(self) -> None:
         """With the program itself: what it has done when Slurm's warning comes is saved, and not done again."""
         self.stand_in("srun", 'shift; exec "$@"')
-        training = ["quickstart", str(self.folder / "t"), *sets(*program.TINY, "train.steps=100000")]
+        training = ["quickstart", str(self.folder / "t"), *sets(*program.TINY, *program.SLOW, "train.steps=1000")]
         given = self.environment | {"SLURM_JOB_ID": "17", "FSDPBENCH": program.PROGRAM, "EVERY": "1000"}
         started = subprocess.Popen([recipes() / "slurm/train.sbatch", *training], env=given, cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -235,7 +235,8 @@ esac""")
 fi
 exec {program.PROGRAM} "$@"
 """)
-        keys = sets(*(key for key in program.TINY if "batch" not in key), "train.batch_global=4", "train.steps=150")
+        keys = sets(*(key for key in program.TINY if "batch" not in key), *program.SLOW, "train.batch_global=4",
+                     "train.steps=40")
         given = self.environment | {"FSDPBENCH": str(self.bin / "lost"), "EVERY": "1", "RANKS_PER_NODE": "2", "RESTARTS": "2",
                                     "PORT": str(program.free_port()),
                                     "TORCHRUN": os.environ.get("FSDPBENCH_TORCHRUN", "torchrun")}
@@ -402,7 +403,7 @@ class Prometheus(Program):
 
     def metrics(self) -> dict[str, list[dict]]:
         done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(
-            program.TEXT, "model.layers=2", "model.width=32", "train.seq_len=16", "train.steps=3", "mesh.ranks=6", "emulate.compute_tflops=0.002",
+            program.TEXT, "model.layers=2", "model.width=32", "train.seq_len=16", "train.steps=3", "mesh.ranks=4", "emulate.compute_tflops=0.002",
             "emulate.link_gb_per_s=0.2", "inject.slow_rank=3", "inject.slow_rank_factor=2"), "--out", "out"],
             cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, FAIL, done.stdout + done.stderr)
