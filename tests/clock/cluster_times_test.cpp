@@ -358,11 +358,11 @@ TEST(ClusterTimes, HiddenComputationIsSlowedByTheRateOfTheLargestMessages) {
   }
   EXPECT_NEAR(most, cost.module_seconds(block, Pass::forward, load) / cost.module_seconds(block, Pass::forward), 1e-4);
   EXPECT_GT(most, 1.01);
-  config::RunConfig replicas = llama_like(16);  // a group of one gathers nothing
+  config::RunConfig replicas = llama_like(16);  // they gather nothing, and reduce at the rate of their own group
   replicas.fsdp.strategy = config::Strategy::no_shard;
   replicas.mesh.shard = 1;
   replicas.mesh.replicate = 16;
-  EXPECT_EQ(step_ns(replicas, machine, without), step_ns(replicas, machine));
+  EXPECT_LT(step_ns(replicas, machine, without), step_ns(replicas, machine));
 }
 
 /// Exchanges of a pass, in order, and what computes beside each: half of the part after it (1) or before it (-1), or
