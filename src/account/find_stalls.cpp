@@ -261,9 +261,11 @@ class Blame {
     if (r.peers_arrived_ns > r.begin_ns) held.push_back({r.peers_arrived_ns, i, Cause::straggler, true});
     held_by_start(i, held);  // later than everything that is known to have held it
     held.push_back({view_.window().begin_ns});
-    // The last of equals is charged: what is not known stands before what is.
+    // The last of equals is charged: one that cannot be lifted stands first and ends this, what is not known before
+    // what is.
     std::ranges::stable_sort(held, [](const Constraint& x, const Constraint& y) {
       if (x.until != y.until) return x.until > y.until;
+      if (x.liftable != y.liftable) return !x.liftable;
       return x.cause == Cause::unknown && y.cause != Cause::unknown;
     });
     for (std::size_t k = 0; held[k].liftable; ++k) {
@@ -357,7 +359,8 @@ class Blame {
     };
     const auto pass_through = [&](int before) {
       if (view_.op(before).has_work()) {
-        result.push_back({view_.record(before).end_ns, before, cause_of_copy(before), true});
+        const trace::Record& r = view_.record(before);
+        if (r.end_ns > r.begin_ns) result.push_back({r.end_ns, before, cause_of_copy(before), true});
         held_by_start(before, result);
       }
       collect(before, collective, result, depth + 1);
