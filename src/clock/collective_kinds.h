@@ -31,6 +31,12 @@ struct CollectiveMessage {
   double seconds_of_latency(const LinkModel& link) const { return link.latency_seconds * hops(); }
 };
 
+/// Ranks that meet in `op`; 0: it is no collective, or of a single rank.
+inline int meeting_ranks(const schedule::Op& op, const plan::Groups& groups) {
+  const int ranks = op.is_collective() ? groups.size(op.group()) : 0;
+  return ranks > 1 ? ranks : 0;
+}
+
 /// `op` must be a collective.
 inline CollectiveMessage message_of(const schedule::Op& op, const plan::Groups& groups) {
   const CollectiveKind kind = schedule::collective_kind(op.kind);

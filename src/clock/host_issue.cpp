@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "clock/collective_kinds.h"
 #include "clock/op_times.h"
 #include "config/presets.h"
 #include "schedule/op.h"
@@ -37,9 +38,8 @@ class Issuer {
     // With TORCH_DISTRIBUTED_DEBUG=DETAIL hosts meet before each collective and compare what they are about to call,
     // one rank after the other. Median of the trainings of nanotron that took so long, of every second one.
     constexpr double kCheckOfRank = 280;
-    const int ranks =
-        op.is_collective() && training_.config.simulate.collective_checks ? training_.plan.groups.size(op.group()) : 1;
-    return (ranks > 1 ? kCheckOfRank * ranks : 0) + engine_us(op);
+    const int checks = training_.config.simulate.collective_checks ? meeting_ranks(op, training_.plan.groups) : 0;
+    return kCheckOfRank * checks + engine_us(op);
   }
 
   /// Once in a step.

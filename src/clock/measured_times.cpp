@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/student.h"
+#include "clock/collective_kinds.h"
 #include "clock/compute_cost.h"
 
 namespace fsdpbench::clock {
@@ -96,7 +97,7 @@ void MeasuredTimes::find_alone(std::size_t step) {
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
     std::vector<Flow> flows;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (!ops[i].is_collective() || run_->plan.groups.size(ops[i].group()) == 1 || ns_[step][rank][i] <= 0) continue;
+      if (meeting_ranks(ops[i], run_->plan.groups) == 0 || ns_[step][rank][i] <= 0) continue;
       const std::int64_t end = records(step, rank)[i].end_ns;
       const double hops = work_of(ops[i], schedule_of(step), run_->plan.groups, run_->sizes).fixed;
       const auto latency = static_cast<std::int64_t>(std::nearbyint(hop_ns_.value_or(0) * hops));
@@ -183,7 +184,7 @@ std::vector<MeasuredTimes::Link> MeasuredTimes::links() const {
   const schedule::Schedule& schedule = schedule_of(steps() - 1);
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const Op& op = schedule.ops[i];
-    if (op.is_collective() && run_->plan.groups.size(op.group()) > 1) {
+    if (meeting_ranks(op, run_->plan.groups) > 0) {
       ops[{op.kind, op.group()}].push_back(static_cast<int>(i));
     }
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/lane_blocks.h"
+#include "clock/collective_kinds.h"
 
 namespace fsdpbench::clock {
 namespace {
@@ -163,7 +164,7 @@ bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& 
     std::array<plan::Group, kFabrics> user{};
     const std::vector<schedule::Op>& ops = schedules.steps[step].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (!ops[i].is_collective() || groups.size(ops[i].group()) == 1) continue;
+      if (meeting_ranks(ops[i], groups) == 0) continue;
       plan::Group& known = user.at(times.of_step(step)[i].fabric);
       if (known != plan::Group::none && known != ops[i].group()) return true;
       known = ops[i].group();

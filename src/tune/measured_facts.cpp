@@ -121,10 +121,9 @@ double changed_ms(const MeasuredCell& cell, Change what, double by) {
   for (std::size_t step = 0; step < times.own_issue.size(); ++step) {
     const std::vector<schedule::Op>& ops = cell.setup.schedules.of_step(step).ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      const int ranks = ops[i].is_collective() ? cell.setup.plan.groups.size(ops[i].group()) : 1;
       double& ns = times.own_issue[step][i];
       if (what == Change::host) ns /= by;
-      if (what == Change::checks && ranks > 1) ns += std::nearbyint(by * ranks * 1e6);
+      if (what == Change::checks) ns += std::nearbyint(by * clock::meeting_ranks(ops[i], cell.setup.plan.groups) * 1e6);
     }
   }
   return cell.step_ms(times);
