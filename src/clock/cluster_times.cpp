@@ -144,6 +144,7 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
   const ComputeCost compute(rates, use.framework, dtype, config.fsdp.fp8_products, config.fsdp.fp8_recipe);
   OpTimes times;
   times.workspace_bytes = library_bytes(cluster);
+  const bool contention = use.contention && plan.groups.ranks() > 1;  // one rank needs no walks for it
   Loads loads(schedules.steady(), work, compute);
   for (const schedule::Schedule& schedule : schedules.steps) {
     const std::vector<double> seconds = compute_seconds(schedule, work, compute, {}, config.fsdp.recompute_share);
@@ -173,14 +174,14 @@ OpTimes cluster_times(const schedule::Training& training, const config::Cluster&
       costs.push_back(
           {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)});
       if (&schedule != &schedules.steady()) continue;
-      if (use.contention) loads.add(i, cost.ctas, plan, cluster, use);
+      if (contention) loads.add(i, cost.ctas, plan, cluster, use);
       times.choices.resize(schedule.ops.size());
       times.choices[i] =
           fmt::format("{}, {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric));
     }
   }
   times.own_issue = host_issue(training, cluster, work, compute, times);
-  if (use.contention) {
+  if (contention) {
     add_contention(
         training,
         [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t> beside) {
