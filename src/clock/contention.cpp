@@ -274,15 +274,18 @@ void add_contention(const schedule::Training& training, const SlowdownOf& slowdo
     const auto step = static_cast<double>(traces.front().steps.back().end_ns - traces.front().steps.back().begin_ns);
     if (std::abs(step - last_step) < 1e-3 * step) return;
     last_step = step;
-    for (std::size_t rank = 0; rank < traces.size(); ++rank) {
-      const std::vector<double> parts = parts_alone(training.schedules.steady(), traces[rank].records, slowdown);
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (rank == 0) {
-          costs[i].run_ns = std::nearbyint(alone[i].run_ns / parts[i]);
-          costs[i].link_ns = std::nearbyint(alone[i].link_ns / parts[i]);
-        }
-        for (std::size_t s = training.schedules.steps.size() - 1; s < given_alone.size(); ++s) {
-          times.given[s][rank][i] = std::llround(static_cast<double>(given_alone[s][rank][i]) / parts[i]);
+    std::vector<std::vector<double>> parts;  // by rank
+    for (const trace::RankTrace& trace : traces) {
+      parts.push_back(parts_alone(training.schedules.steady(), trace.records, slowdown));
+    }
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      costs[i].run_ns = std::nearbyint(alone[i].run_ns / parts.front()[i]);
+      costs[i].link_ns = std::nearbyint(alone[i].link_ns / parts.front()[i]);
+    }
+    for (std::size_t s = training.schedules.steps.size() - 1; s < given_alone.size(); ++s) {
+      for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+        for (std::size_t i = 0; i < parts[rank].size(); ++i) {
+          times.given[s][rank][i] = std::llround(static_cast<double>(given_alone[s][rank][i]) / parts[rank][i]);
         }
       }
     }

@@ -36,7 +36,8 @@ double quantile_of_next(const std::vector<double>& ascending, int sources, doubl
   const double part = rank - static_cast<double>(below);
   const double ranked = std::exp(std::lerp(std::log(ascending[below]), std::log(ascending[below + 1]), part));
   const double source_rank = p * (sources + 1);  // of the first source: 1
-  const bool before = source_rank<1, behind = source_rank> sources;
+  const bool before = source_rank < 1;
+  const bool behind = source_rank > sources;
   if (sources == 1 || !(before || behind)) return ranked;
   double mean = 0, squares = 0;
   for (const double value : ascending) mean += std::log(value) / n;
