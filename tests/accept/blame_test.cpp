@@ -568,8 +568,8 @@ TEST(BlameTest, WhatTheAccusedLeaveIsHeldAgainstWhatIsCarried) {
                                 HasSubstr("node 0 with node 7; and others; repair")));
 }
 
-/// Of two rails the slower one counts; which paths an end uses that is slow to all is not known where groups were
-/// inferred.
+/// The slower of two rails counts. Where groups were inferred, nobody knows which paths an end uses that is slow to
+/// all.
 TEST(BlameTest, WhatRemainsIsOfTheSlowestRailAndOfPathsThatAreKnown) {
   const auto said = [](const Cluster& cluster, const std::function<double(int a, int b, int rail)>& rate) {
     const LinkReport report = carried(cluster, rate);

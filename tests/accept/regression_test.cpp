@@ -516,7 +516,7 @@ TEST(Changes, FiguresOfAUnitLendTheirScatterToEachOther) {
   EXPECT_THAT(c.judgement.sentence, ::testing::EndsWith(", by 5 results"));
 }
 
-/// Of the only figure of its kind nothing is borrowed, and no chance is shared.
+/// A figure that is the only one of its kind borrows no scatter from others, and needs no correction for several tests.
 TEST(Changes, APartAloneIsJudgedAsOneFigure) {
   MeasuredFigure part = rate("part", {1});
   part.explains = true;

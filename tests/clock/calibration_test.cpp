@@ -383,7 +383,8 @@ TEST(Calibration, ALineGoesThroughTheMeansOfTheMiddleThirdOfTheSteps) {
   EXPECT_NEAR(line.residuals.front(), 100 * 7 / 3100.0, 1e-12);
   EXPECT_NEAR(line.residuals[1], 120 * 7 / 3240.0, 1e-12);
   EXPECT_NEAR(line.residuals.back(), 900 * 7 / 3100.0, 1e-12);
-  // Of the 14 times the quartiles are 220 and 520: a normal deviation of 300/1.349, of the median of seven steps.
+  // The quartiles of the 14 times are 220 and 520. A normal distribution with them has a deviation of 300/1.349; the
+  // median is over seven steps.
   ASSERT_EQ(line.refits.size(), static_cast<std::size_t>(Uncertainty::kDraws));
   for (int draw = 0; draw < Uncertainty::kDraws; ++draw) {
     const double error = 300 / 1.349 * 1.2533 / std::sqrt(7.0) * numbers(draw, 2).normal();

@@ -416,7 +416,7 @@ TEST(Contention, IsWalkedUntilTheStepStaysWithinAThousandth) {
   EXPECT_EQ(times.steps[0][0].link_ns, 625'000);
 }
 
-/// What an op took beside others, and what it would take beside others than there were.
+/// A replay of another schedule takes the measured contention out, and puts in that of the new neighbours.
 TEST(Contention, AReplayPutsItBackOnEachRankWhereTheScheduleIsAnother) {
   config::RunConfig late = testing::decoder_config(4, 4);
   late.fsdp.forward_prefetch = late.fsdp.backward_prefetch = {};

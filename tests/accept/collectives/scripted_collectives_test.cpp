@@ -1,5 +1,5 @@
-// Collectives that are measured on ranks whose ops take the times that are written here: what is asked of the device,
-// in which order, and what is made of its stamps.
+// Measuring collectives with a device whose ops take scripted times: the calls it gets, their order, and the times
+// computed from its stamps.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

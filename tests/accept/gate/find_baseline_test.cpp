@@ -1,4 +1,4 @@
-// Results of a folder that a later one is held against.
+// Choosing the earlier results in a folder with which a new result is compared.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
