@@ -55,8 +55,8 @@ CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedu
 
 /// Causes in the typical step. If there is none, the result is that of rank_causes(), with the reason: an op with work
 /// was never timed, or only some ranks are in view and they do not suffice (typical_step.h). `metrics`: of the same
-/// run. Throws as rank_causes() does.
+/// run. `machine`: of a simulated run, for find_counterfactuals(). Throws as rank_causes() does.
 CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics,
-                          const EvenRows& even_rows = {});
+                          const EvenRows& even_rows = {}, const clock::Clock* machine = nullptr);
 
 }  // namespace fsdpbench::account

@@ -118,12 +118,15 @@ struct Question {
   Counterfactual answer;
   clock::Changes changes;
   std::unique_ptr<schedule::Training> rebuilt;  ///< steady, under another policy; null: the schedule as it is
+  std::optional<double> ratio;  ///< of its step to the typical one, if the run's machine says so; absent: replays do
 };
 
 class Finder {
  public:
-  Finder(const TypicalStep& typical, double noise_ms) : typical_(typical), noise_ms_(noise_ms) {
+  Finder(const TypicalStep& typical, double noise_ms, const clock::Clock* machine = nullptr)
+      : typical_(typical), noise_ms_(noise_ms), machine_(machine) {
     typical_ms_ = step_ms({});
+    if (machine_ != nullptr) machine_ns_ = machine_->forecast(typical_.training()).slowest_ns();
   }
 
   Counterfactuals find(const std::vector<Asked>& causes) {
@@ -197,8 +200,10 @@ class Finder {
   Question rebuilt(const config::RunConfig& config) const {
     Question question;
     try {
-      question.rebuilt = std::make_unique<schedule::Training>(training(config).steady());
-    } catch (const Error&) {  // not for this model, plan or memory: nothing to advise
+      auto steady = std::make_unique<schedule::Training>(training(config).steady());
+      if (machine_ != nullptr) question.ratio = machine_->forecast(*steady).slowest_ns() / machine_ns_;
+      question.rebuilt = std::move(steady);
+    } catch (const Error&) {  // not for this model, plan, memory or machine: nothing to advise
     }
     return question;
   }
@@ -241,8 +246,9 @@ class Finder {
   double step_ms(const Question& question, int draw = -1) const {
     clock::Changes changes = question.changes;
     changes.draw = draw;
-    const schedule::Training& training = question.rebuilt ? *question.rebuilt : typical_.training();
-    return typical_.forecast(training, changes).slowest_ns() / 1e6;
+    const bool replays = question.rebuilt && !question.ratio;
+    const schedule::Training& training = replays ? *question.rebuilt : typical_.training();
+    return typical_.forecast(training, changes).slowest_ns() / 1e6 * question.ratio.value_or(1);
   }
 
   void find_intervals(std::vector<Question>& questions) const {
@@ -275,14 +281,17 @@ class Finder {
 
   const TypicalStep& typical_;
   double noise_ms_;
+  const clock::Clock* machine_;
+  double machine_ns_ = 0;  // of its step as it is
   double typical_ms_ = 0;
   std::optional<std::int64_t> peak_bytes_;
 };
 
 }  // namespace
 
-Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms) {
-  return Finder(typical, noise_ms).find(causes);
+Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms,
+                                     const clock::Clock* machine) {
+  return Finder(typical, noise_ms, machine).find(causes);
 }
 
 Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms) {

@@ -66,8 +66,11 @@ struct Counterfactuals {
   std::vector<Counterfactual> knobs;   ///< that gain something, the most first
   std::vector<std::string> unsaid;     ///< "key=value" of knobs that the preset's system has no word for
 };
-/// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out.
-Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms);
+/// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out. `machine`: the clock that a
+/// simulated run was made by, if it knows more than the run's op times tell: what a schedule that is built anew takes,
+/// over what the run's takes, is what it says. Null: there is none.
+Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms,
+                                     const clock::Clock* machine = nullptr);
 /// Gain of another valid configuration of the same training. Throws an Error if that cannot be replayed.
 Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms);
 

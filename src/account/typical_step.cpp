@@ -87,10 +87,10 @@ namespace {
 using clock::MeasuredTimes;
 using Table = MeasuredTimes::Table;
 
-clock::MeasuredTimes measure(const RunView& run, const schedule::Training& training) {
+clock::MeasuredTimes measure(const RunView& run, const schedule::Training& training, bool one_fabric) {
   const auto link = training.config.emulate.link();
   return {training, run.traces(), link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
-          training.config.simulate.cluster.empty()};
+          training.config.simulate.cluster.empty(), {}, one_fabric};
 }
 
 /// kNone if there is none.
@@ -185,10 +185,10 @@ std::string why_no_typical_step(const RunView& run, const plan::Groups& groups, 
       run.ranks(), waited_ms, groups.ranks());
 }
 
-TypicalStep::TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms)
+TypicalStep::TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms, bool one_fabric)
     : one_for_all_(run.ranks() < training.plan.groups.ranks()),
       training_(training.steady()),
-      measured_(measure(run, training)),
+      measured_(measure(run, training, one_fabric)),
       own_work_(measured_.ranks(), true),
       own_issue_(measured_.ranks(), true),
       own_link_(measured_.ranks(), true) {

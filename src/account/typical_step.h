@@ -84,7 +84,8 @@ class TypicalStep final : public clock::Clock {
  public:
   /// `run`: a run of `training` of which why_no_typical_step() says nothing; at least one measured step, transfers with
   /// the arrival of their last peer. Both must live on. `noise_ms`: of a step, up to which ranks are not told apart.
-  TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms);
+  /// `one_fabric`: as MeasuredTimes asks.
+  TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms, bool one_fabric = true);
   TypicalStep(const TypicalStep&) = delete;
   TypicalStep& operator=(const TypicalStep&) = delete;
 

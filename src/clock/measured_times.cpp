@@ -49,8 +49,9 @@ std::vector<double> alone_ns(const std::vector<Flow>& flows) {
 }  // namespace
 
 MeasuredTimes::MeasuredTimes(const schedule::Training& run, std::span<const trace::RankTrace> traces,
-                             std::optional<double> hop_ns, bool shared_link, const SlowdownOf& slowdown)
-    : run_(&run), traces_(traces), hop_ns_(hop_ns), shared_link_(shared_link) {
+                             std::optional<double> hop_ns, bool shared_link, const SlowdownOf& slowdown,
+                             bool one_fabric)
+    : run_(&run), traces_(traces), hop_ns_(hop_ns), shared_link_(shared_link), one_fabric_(one_fabric) {
   const trace::RankTrace& any = traces.front();
   first_ = any.records.front().step;
   for (std::size_t step = 0, record = 0; step < any.steps.size(); ++step) {
@@ -149,6 +150,7 @@ MeasuredTimes::MeasuredTimes(const MeasuredTimes& like, const schedule::Training
       traces_(like.traces_),
       hop_ns_(like.hop_ns_),
       shared_link_(like.shared_link_),
+      one_fabric_(like.one_fabric_),
       ns_{std::move(ns)},
       issue_{std::move(issue)} {}
 

@@ -22,11 +22,13 @@ class MeasuredTimes {
   /// that). `hop_ns`: what a hop is known to take (a modelled link); absent: it is fitted. `shared_link`: transfers of
   /// two communicators of a rank share its link in fair shares, so what each would have taken alone is found out.
   /// `slowdown`: likewise of computation beside collectives and the other way round; empty: that stays in the times.
+  /// `one_fabric`: links of one speed join all ranks, so that collectives of one group tell about those of another.
   MeasuredTimes(const schedule::Training& run, std::span<const trace::RankTrace> traces, std::optional<double> hop_ns,
-                bool shared_link, const SlowdownOf& slowdown = {});
+                bool shared_link, const SlowdownOf& slowdown = {}, bool one_fabric = true);
 
   const schedule::Training& run() const { return *run_; }
   bool shared_link() const { return shared_link_; }
+  bool one_fabric() const { return one_fabric_; }
   std::size_t ranks() const { return traces_.size(); }
   std::size_t first_step() const { return first_; }  ///< the first one that was measured
   std::size_t steps() const { return ns_.size(); }
@@ -73,7 +75,7 @@ class MeasuredTimes {
   const schedule::Training* run_;
   std::span<const trace::RankTrace> traces_;
   std::optional<double> hop_ns_;
-  bool shared_link_;
+  bool shared_link_, one_fabric_;
   std::size_t first_ = 0;
   std::vector<std::size_t> first_records_;  // by step
   std::vector<Table> ns_, issue_;           // by step

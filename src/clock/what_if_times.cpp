@@ -31,6 +31,14 @@ plan::Group ranks_of(const Op& op) {
   }
 }
 
+/// What tells which collectives have the same links: where one fabric joins all ranks, the group; where there are
+/// several, as in nodes and between them, how many ranks meet and how far apart these are.
+struct Links {
+  plan::Group group = plan::Group::none;
+  int ranks = 0, apart = 0;
+  auto operator<=>(const Links&) const = default;
+};
+
 /// Measured ops that an op's time is taken from, and how.
 struct Source {
   std::vector<int> ops;   ///< their mean on the same rank in the same step; empty: `fixed_ns`
@@ -61,13 +69,14 @@ class Library {
       if (!op.has_work()) continue;
       const auto index = static_cast<int>(i);
       const OpWork work = work_of(op, schedule, measured.run().plan.groups, measured.run().sizes);
-      Exact exact = exact_of(op, work);
+      const Links links = links_of(op, measured.run());
+      Exact exact = exact_of(op, work, links);
       std::get<3>(exact) = seen[exact]++;
       exact_.emplace(exact, index);
-      like_[like_of(op, work, true)].push_back(index);
-      like_[like_of(op, work, false)].push_back(index);
-      by_kind_[{work.unit, op.kind, ranks_of(op)}].push_back(index);
-      by_group_[{work.unit, ranks_of(op)}].push_back(index);
+      like_[like_of(op, work, links, true)].push_back(index);
+      like_[like_of(op, work, links, false)].push_back(index);
+      by_kind_[{work.unit, op.kind, links}].push_back(index);
+      by_links_[{work.unit, links}].push_back(index);
       by_unit_[work.unit].push_back(index);
       if (work.unit == OpWork::Unit::flops) by_module_[{op.kind, op.module}].push_back(index);
     }
@@ -81,36 +90,44 @@ class Library {
       Source& source = sources.emplace_back();
       if (!op.has_work()) continue;
       const OpWork work = work_of(op, schedule, other.plan.groups, other.sizes);
-      Exact exact = exact_of(op, work);
+      const Links links = links_of(op, other);
+      Exact exact = exact_of(op, work, links);
       std::get<3>(exact) = seen[exact]++;
-      source = find(op, work, exact);
+      source = find(op, work, links, exact);
       if (work.unit == OpWork::Unit::wire_bytes) {
         source.hops = work.fixed;
-        source.latency_ns = best_fit(op, work).first.fixed_ns * work.fixed;
+        source.latency_ns = best_fit(op, work, links).first.fixed_ns * work.fixed;
       }
     }
     return sources;
   }
 
  private:
-  // Kind, group, unit and module; amount of work, fixed part.
-  using Like = std::tuple<OpKind, plan::Group, int, int, double, double>;
+  // Kind, links, unit and module; amount of work, fixed part.
+  using Like = std::tuple<OpKind, Links, int, int, double, double>;
   // And phase, microbatch, how many equal ones came before it.
   using Exact = std::tuple<Like, schedule::Phase, int, int>;
 
-  static Like like_of(const Op& op, const OpWork& work, bool same_unit) {
-    return {op.kind, ranks_of(op), same_unit ? op.unit : -2, op.module, work.amount, work.fixed};
+  Links links_of(const Op& op, const schedule::Training& of) const {
+    if (measured_.one_fabric() || !op.is_collective()) return {ranks_of(op)};
+    const plan::Members members = of.plan.groups.members(op.group(), 0);
+    return {plan::Group::none, members.count, members.stride};
   }
-  static Exact exact_of(const Op& op, const OpWork& work) { return {like_of(op, work, true), op.phase, op.micro, 0}; }
+  static Like like_of(const Op& op, const OpWork& work, const Links& links, bool same_unit) {
+    return {op.kind, links, same_unit ? op.unit : -2, op.module, work.amount, work.fixed};
+  }
+  static Exact exact_of(const Op& op, const OpWork& work, const Links& links) {
+    return {like_of(op, work, links, true), op.phase, op.micro, 0};
+  }
 
-  Source find(const Op& op, const OpWork& work, const Exact& exact) {
+  Source find(const Op& op, const OpWork& work, const Links& links, const Exact& exact) {
     Source source;
     if (const auto at = exact_.find(exact); at != exact_.end()) {
       source.ops = {at->second};
       return source;
     }
     for (const bool same_unit : {true, false}) {
-      const auto at = like_.find(like_of(op, work, same_unit));
+      const auto at = like_.find(like_of(op, work, links, same_unit));
       if (at == like_.end()) continue;
       source.ops = at->second;
       return source;
@@ -131,7 +148,13 @@ class Library {
         return source;
       }
     }
-    const auto [fit, origin] = best_fit(op, work);
+    const auto [fit, origin] = best_fit(op, work, links);
+    if (fit.samples == 0 && op.is_collective() && !measured_.one_fabric()) {
+      throw ConfigError(fmt::format(
+          "no collective of this run had {} ranks that are {} apart, as '{}' would have, and its links are not all of "
+          "one speed: measure that configuration, or `fsdpbench simulate` it",
+          links.ranks, links.apart, schedule::to_string(op.kind)));
+    }
     if (fit.samples == 0) {
       throw ConfigError(fmt::format(
           "nothing in this run took a time from which that of '{}' could be told: measure that configuration, or "
@@ -143,7 +166,7 @@ class Library {
     source.reach = Reach::extrapolated;
     source.doubt = fit.within + kOtherKind;
     if (origin == TimeOrigin::fitted) {
-      const double ratio = least_ratio(op, work);
+      const double ratio = least_ratio(op, work, links);
       source.reach = ratio == 1 ? Reach::interpolated : Reach::extrapolated;
       source.doubt = fit.within + kOtherSize * std::log(ratio);
     }
@@ -152,10 +175,10 @@ class Library {
 
   /// The ratio of an op's size to the nearest size of its kind that was measured, at least 1. It is 1 if the size lies
   /// between two measured ones.
-  double least_ratio(const Op& op, const OpWork& work) const {
+  double least_ratio(const Op& op, const OpWork& work, const Links& links) const {
     constexpr double kMost = 1e3;
     double less = kMost, more = kMost;
-    for (const int i : by_kind_.at({work.unit, op.kind, ranks_of(op)})) {
+    for (const int i : by_kind_.at({work.unit, op.kind, links})) {
       const Op& known = schedule_.ops[i];
       const double amount = work_of(known, schedule_, measured_.run().plan.groups, measured_.run().sizes).amount;
       if (amount < work.amount) less = std::min(less, work.amount / amount);
@@ -165,15 +188,15 @@ class Library {
   }
 
   /// The nearest fit there is: of its kind on its link, of anything on its link, or of anything of its sort.
-  std::pair<LineFit, TimeOrigin> best_fit(const Op& op, const OpWork& work) {
-    const plan::Group group = ranks_of(op);
-    if (const auto at = by_kind_.find({work.unit, op.kind, group}); at != by_kind_.end()) {
+  std::pair<LineFit, TimeOrigin> best_fit(const Op& op, const OpWork& work, const Links& links) {
+    if (const auto at = by_kind_.find({work.unit, op.kind, links}); at != by_kind_.end()) {
       return {fit_once(at->second), TimeOrigin::fitted};
     }
-    if (const auto at = by_group_.find({work.unit, group}); at != by_group_.end()) {
+    if (const auto at = by_links_.find({work.unit, links}); at != by_links_.end()) {
       return {fit_once(at->second), TimeOrigin::borrowed};
     }
-    if (const auto at = by_unit_.find(work.unit); at != by_unit_.end()) {
+    const bool tells = measured_.one_fabric() || work.unit != OpWork::Unit::wire_bytes;
+    if (const auto at = by_unit_.find(work.unit); tells && at != by_unit_.end()) {
       return {fit_once(at->second), TimeOrigin::borrowed};
     }
     return {LineFit{}, TimeOrigin::borrowed};
@@ -199,8 +222,8 @@ class Library {
   const schedule::Schedule& schedule_;
   std::map<Exact, int> exact_;
   std::map<Like, std::vector<int>> like_;
-  std::map<std::tuple<OpWork::Unit, OpKind, plan::Group>, std::vector<int>> by_kind_;
-  std::map<std::pair<OpWork::Unit, plan::Group>, std::vector<int>> by_group_;
+  std::map<std::tuple<OpWork::Unit, OpKind, Links>, std::vector<int>> by_kind_;
+  std::map<std::pair<OpWork::Unit, Links>, std::vector<int>> by_links_;
   std::map<OpWork::Unit, std::vector<int>> by_unit_;
   std::map<std::pair<OpKind, int>, std::vector<int>> by_module_;
   std::map<const std::vector<int>*, LineFit> fits_;

@@ -222,38 +222,43 @@ std::vector<plan::ModuleSizes> SimulatedMachine::sizes(const config::RunConfig& 
   return sizes_.of(config);
 }
 
-SimulatedTimes SimulatedMachine::times(const schedule::Training& training, bool uncertainty) const {
-  if (calibration_) {
-    clock::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
-    return {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct, calibrated.crowded};
-  }
-  SimulatedTimes simulated{engine::simulated_times(training, cluster()), {}};
-  if (uncertainty && accuracy_) {
-    simulated.uncertainty = published_uncertainty(training, *cluster_, *accuracy_, simulated.times);
-  }
-  return simulated;
-}
-
-clock::Forecast SimulatedMachine::forecast(const schedule::Training& training, const clock::Changes& changes) const {
+SimulatedTimes SimulatedMachine::times(const schedule::Training& training, bool uncertainty,
+                                       const clock::Changes& changes) const {
   clock::Changes possible;
   possible.link_scale = changes.link_scale;
   possible.compute_scale = changes.compute_scale;
   possible.issue_ns = changes.issue_ns;
   possible.draw = changes.draw;
   if (changes != possible) throw std::logic_error("SimulatedMachine: a change that only a finished run can tell");
-  SimulatedTimes simulated = times(training, changes.draw >= 0);
-  if (changes.draw >= 0 && simulated.uncertainty) {
-    simulated.times = clock::drawn(std::move(simulated.times), *simulated.uncertainty, changes.draw);
+  SimulatedTimes simulated;
+  if (calibration_) {
+    clock::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
+    simulated = {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct,
+                 calibrated.crowded};
+  } else {
+    simulated.times = engine::simulated_times(training, cluster());
+    if (uncertainty && accuracy_) {
+      simulated.uncertainty = published_uncertainty(training, *cluster_, *accuracy_, simulated.times);
+    }
   }
-  simulated.times.host.issue_ns += changes.issue_ns;
-  if (changes.link_scale == 1 && changes.compute_scale == 1) return clock::forecast(training, simulated.times);
-  for (std::size_t step = 0; step < simulated.times.steps.size(); ++step) {
+  clock::OpTimes& times = simulated.times;
+  times.host.issue_ns += changes.issue_ns;
+  if (changes.link_scale == 1 && changes.compute_scale == 1) return simulated;
+  for (std::size_t step = 0; step < times.steps.size(); ++step) {
     const std::vector<schedule::Op>& ops = training.schedules.steps[step].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      clock::OpCost& cost = simulated.times.steps[step][i];
+      clock::OpCost& cost = times.steps[step][i];
       cost.link_ns = std::nearbyint(cost.link_ns / changes.link_scale);
       if (ops[i].module >= 0) cost.run_ns = std::nearbyint(cost.run_ns / changes.compute_scale);
     }
+  }
+  return simulated;
+}
+
+clock::Forecast SimulatedMachine::forecast(const schedule::Training& training, const clock::Changes& changes) const {
+  SimulatedTimes simulated = times(training, changes.draw >= 0, changes);
+  if (changes.draw >= 0 && simulated.uncertainty) {
+    simulated.times = clock::drawn(std::move(simulated.times), *simulated.uncertainty, changes.draw);
   }
   return clock::forecast(training, simulated.times);
 }
@@ -276,6 +281,12 @@ clock::LeastTimes SimulatedMachine::least_times(const schedule::Training& traini
     least.issue_ns = std::accumulate(issue.begin(), issue.end(), 0.0);
   }
   return least;
+}
+
+std::unique_ptr<SimulatedMachine> machine_of_run(const config::RunConfig& config) {
+  const bool simulated = config.device.backend == config::BackendKind::virtual_;
+  const bool known = !config.simulate.cluster.empty() || !config.simulate.calibration.empty();
+  return simulated && known ? std::make_unique<SimulatedMachine>(config) : nullptr;
 }
 
 account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -71,8 +72,10 @@ class SimulatedMachine final : public clock::Machine {
   const config::Cluster* cluster() const { return cluster_ ? &*cluster_ : nullptr; }
   const config::Calibration* calibration() const { return calibration_ ? &*calibration_ : nullptr; }
 
-  /// `uncertainty`: whether that is wanted, which takes its time.
-  SimulatedTimes times(const schedule::Training& training, bool uncertainty = true) const;
+  /// `uncertainty`: whether that is wanted, which takes its time. Times are as `changes` makes them: faster links and
+  /// computation, and a host that issues later. Throws std::logic_error for any other change but a draw.
+  SimulatedTimes times(const schedule::Training& training, bool uncertainty = true,
+                       const clock::Changes& changes = {}) const;
 
   std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
   clock::Forecast forecast(const schedule::Training& training, const clock::Changes& changes = {}) const override;
@@ -87,6 +90,11 @@ class SimulatedMachine final : public clock::Machine {
   std::optional<config::Calibration> calibration_;
   ModelSizes sizes_;
 };
+
+/// The machine that computed a simulated run of `config` on a cluster or by a calibration: what an op of another
+/// schedule takes there depends on its links and on what runs beside it, which the run's own op times do not tell. Null
+/// for any other run.
+std::unique_ptr<SimulatedMachine> machine_of_run(const config::RunConfig& config);
 
 /// For each op of a simulated training's steady step: its time if all ranks that split experts had equally many rows,
 /// divided by its time in `times` (of the same machine). Empty if mesh.expert_imbalance is 1.

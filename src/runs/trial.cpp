@@ -211,8 +211,8 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     account::check_memory(p.memory, m.memory);
     account::check_memory(p.host_memory, m.host_memory);
     trial.wire = sent.front();
-    trial.causes =
-        account::report_causes(run, p, *trial.metrics, simulated ? even_rows(p, cell.times) : account::EvenRows());
+    const account::EvenRows even = simulated ? even_rows(p, cell.times) : account::EvenRows();
+    trial.causes = account::report_causes(run, p, *trial.metrics, even, machine_of_run(p.config).get());
     trial.flops = account::model_flops(p.sizes, p.config, trial.metrics->step_ms.median,
                                        cell.gpu ? std::optional(cell.gpu->peak_tflops) : std::nullopt);
     if (simulated) {

@@ -57,26 +57,15 @@ class Answerer {
       answer_.unknown = !share;
       const double doubt = share.value_or(0) * (1 - answer_.gain);
       const bool changed = *result_.best != 0;
-      if (changed && share && (machine_.in_doubt() || doubt > 0)) give_interval(start, chosen, doubt);
+      if (changed && share && (machine_.in_doubt() || doubt > 0)) {
+        const double tokens = options_.objective == Objective::step ? 1 : result_.start().tokens / best().tokens;
+        const clock::Bounds gain = gain_bounds(machine_, start, chosen, doubt, tokens, options_.threads);
+        answer_.gain_low = gain.low;
+        answer_.gain_high = gain.high;
+      }
     }
     const bool certain = answer_.gain_low.value_or(answer_.gain) > 0;
     answer_.keep = result_.start().fits && (answer_.gain < least_gain_ || !certain);
-  }
-
-  /// As far from the gain as the draws are, and independently of that `doubt` to both sides.
-  void give_interval(const schedule::Training& start, const schedule::Training& chosen, double doubt) {
-    std::array<double, clock::Uncertainty::kDraws> gains{};
-    const double tokens = options_.objective == Objective::step ? 1 : result_.start().tokens / best().tokens;
-    parallel_for(gains.size(), options_.threads, [&](std::size_t draw) {
-      clock::Changes changes;
-      changes.draw = static_cast<int>(draw);
-      gains[draw] =
-          1 - tokens * machine_.forecast(chosen, changes).slowest_ns() / machine_.forecast(start, changes).slowest_ns();
-    });
-    const auto [low, high] = std::ranges::minmax(gains);
-    const double half = (high - low) / 2, more = std::hypot(half, doubt) - half;
-    answer_.gain_low = low - more;
-    answer_.gain_high = high + more;
   }
 
   void turned_knobs() {
@@ -127,6 +116,21 @@ class Answerer {
 };
 
 }  // namespace
+
+clock::Bounds gain_bounds(const clock::Machine& machine, const schedule::Training& start,
+                          const schedule::Training& chosen, double doubt, double tokens, int threads,
+                          const clock::Changes& changes) {
+  std::array<double, clock::Uncertainty::kDraws> gains{};
+  parallel_for(gains.size(), threads, [&](std::size_t draw) {
+    clock::Changes as_it_is, changed = changes;
+    as_it_is.draw = changed.draw = static_cast<int>(draw);
+    gains[draw] =
+        1 - tokens * machine.forecast(chosen, changed).slowest_ns() / machine.forecast(start, as_it_is).slowest_ns();
+  });
+  const auto [low, high] = std::ranges::minmax(gains);
+  const double half = (high - low) / 2, more = std::hypot(half, doubt) - half;
+  return {low - more, high + more};
+}
 
 std::vector<std::size_t> pareto_front(const std::vector<Tried>& tried) {
   std::vector<std::size_t> order(tried.size());

@@ -42,6 +42,14 @@ struct Answer {
 Answer make_answer(const Space& space, const clock::Machine& machine, const SearchOptions& options,
                    const SearchResult& result, double least_gain);
 
+/// 95 of 100 gains of `chosen` over `start` on `machine`, as parts of the objective, lie between these: as far from the
+/// gain as those of other op times that are as likely, and independently of that `doubt` to both sides. `tokens`: of a
+/// step of `start` over those of `chosen`, if the objective is the time of a token; else 1. `changes`: of what is known
+/// of the machine, for `chosen` alone.
+clock::Bounds gain_bounds(const clock::Machine& machine, const schedule::Training& start,
+                          const schedule::Training& chosen, double doubt, double tokens, int threads,
+                          const clock::Changes& changes = {});
+
 /// Those of `tried` of which no other has both less memory and a shorter step, the least memory first.
 std::vector<std::size_t> pareto_front(const std::vector<Tried>& tried);
 

@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <span>
 
 #include "account/statistics.h"
+#include "clock/contention.h"
+#include "clock/emulated_times.h"
+#include "clock/measured_host.h"
 #include "clock/what_if_times.h"
 #include "hardware/other_work.h"
 
@@ -54,6 +58,41 @@ RunDoubt doubt_of(const FinishedRun& run, double replayed_ms) {
   return doubt;
 }
 
+bool one_fabric(const FinishedRun& run) {
+  constexpr int kGpusOfANode = 8;
+  if (run.setup.config.emulate.link_gb_per_s) return true;
+  const std::vector<World::RankPlace>& places = run.trial.world.places;
+  if (places.empty()) return run.setup.plan.groups.ranks() <= kGpusOfANode;
+  return std::ranges::all_of(places, [&](const World::RankPlace& place) { return place.host == places.front().host; });
+}
+
+clock::Delays delays_of(const config::RunConfig& config) {
+  config::Inject late = config.inject;
+  late.slow_rank = late.slow_link_rank = -1;
+  clock::OpTimes times;
+  clock::add_trouble(late, config.train.seed, static_cast<int>(config.mesh.ranks), times);
+  return times.delays;
+}
+
+double beside_collectives(const FinishedRun& run, const schedule::Training& changed, const clock::Changes& changes,
+                          double change) {
+  if (run.trial.world.backend != "cuda") return 0;
+  const clock::SlowdownOf most = [](const schedule::Schedule& schedule, std::size_t op, std::span<const std::size_t>) {
+    constexpr double kSlowest = 1.4;
+    return schedule.ops[op].is_collective() || schedule.ops[op].module < 0 ? 1 : kSlowest;
+  };
+  const clock::MeasuredTimes alone(run.setup, run.traces, std::nullopt, true, most, one_fabric(run));
+  const clock::HostCosts host = clock::measured_host(run.setup.schedules, run.traces, delays_of(run.setup.config));
+  const auto step_ns = [&](const schedule::Training& training, const clock::Changes& made) {
+    clock::OpTimes times = clock::what_if_times(alone, training, made).times;
+    times.host = host;
+    times.delays = delays_of(training.config);
+    clock::add_contention(training, most, times);
+    return clock::forecast(training, times).slowest_ns();
+  };
+  return step_ns(changed, changes) / step_ns(run.setup, {}) / (1 + change) - 1;
+}
+
 std::string why_disturbed(const FinishedRun& run) {
   const double share = disturbing_share(run.trial);
   if (share <= 0) return {};
@@ -62,15 +101,18 @@ std::string why_disturbed(const FinishedRun& run) {
 }
 
 MeasuredMachine::MeasuredMachine(const FinishedRun& run)
-    : view_(run.setup.schedules, run.traces),
-      typical_(view_, run.setup, noise_ms(run)),
+    : run_(run),
+      view_(run.setup.schedules, run.traces),
+      typical_(view_, run.setup, noise_ms(run), one_fabric(run)),
       doubt_(doubt_of(run, typical_.forecast(typical_.training()).slowest_ns() / 1e6)) {}
 
-std::optional<double> MeasuredMachine::doubt(const schedule::Training& training, double /*gain*/) const {
+std::optional<double> MeasuredMachine::doubt(const schedule::Training& training, double gain) const {
   RunDoubt doubt = doubt_;
   const schedule::Training steady = training.steady();
   doubt.reach = clock::what_if_times(typical_.times(), steady).doubt_ns / typical_.forecast(steady).slowest_ns();
-  return doubt.whole();
+  const std::optional<double> whole = doubt.whole();
+  if (!whole) return std::nullopt;
+  return *whole + std::abs(beside_collectives(run_, training, {}, -gain));
 }
 
 std::vector<plan::ModuleSizes> MeasuredMachine::sizes(const config::RunConfig& config) const {

@@ -8,6 +8,7 @@
 #include "account/run_view.h"
 #include "account/typical_step.h"
 #include "clock/machine.h"
+#include "clock/op_times.h"
 #include "runs/finished_run.h"
 #include "runs/simulated_machine.h"
 
@@ -33,7 +34,7 @@ struct RunDoubt {
   std::optional<double> between_runs;  ///< by how much two runs of one configuration differ; absent: not known
   double reach = 0;                    ///< by how much ops that were never measured may lengthen or shorten a step
   /// By how much a step may be longer, or shorter if below 0, because computation runs beside other collectives than in
-  /// the run: no half width, and of what-if alone.
+  /// the run: no half width.
   double beside = 0;
   /// The half widths together; absent if one of them is.
   std::optional<double> whole() const;
@@ -49,6 +50,19 @@ inline constexpr std::string_view kNoInterval =
 /// Without the reach, which is the question's. `replayed_ms`: the step that a replay of the unchanged `run` says.
 /// Simulated steps that are all alike differ from no other run of theirs.
 RunDoubt doubt_of(const FinishedRun& run, double replayed_ms);
+
+/// RunDoubt::beside of a step of `changed`, made with `changes`, that takes `change` more than the run's, as a part of
+/// that. On GPUs computation is taken to be as slow beside any collective as it was ever seen to be: by 40 % (8 H100,
+/// pytorch/pytorch#179937). Elsewhere 0.
+double beside_collectives(const FinishedRun& run, const schedule::Training& changed, const clock::Changes& changes,
+                          double change);
+
+/// Whether links of one speed join all ranks, as far as the run tells: modelled ones, those of one host, or, where no
+/// host is named, as in traces of other programs, those of no more ranks than a usual node has GPUs.
+bool one_fabric(const FinishedRun& run);
+
+/// What a configuration delays ops by, beside ranks and links that are slow.
+clock::Delays delays_of(const config::RunConfig& config);
 
 /// Why an answer from the run holds for a busy machine only, a sentence without full stop; empty where other programs
 /// did not disturb it.
@@ -69,6 +83,7 @@ class MeasuredMachine final : public clock::Machine {
   std::optional<double> doubt(const schedule::Training& training, double gain) const override;
 
  private:
+  const FinishedRun& run_;
   account::RunView view_;
   account::TypicalStep typical_;
   RunDoubt doubt_;

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "base/error.h"
 #include "clock/caching_allocator.h"
 #include "clock/cluster_times.h"
-#include "clock/contention.h"
 #include "clock/emulated_times.h"
 #include "clock/forecast.h"
 #include "clock/measured_host.h"
@@ -23,11 +21,12 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
+#include "engine/simulate.h"
 #include "record/table.h"
 #include "runs/result_fields.h"
 #include "runs/run_table.h"
 #include "runs/simulated_machine.h"
-#include "schedule/op.h"
+#include "tune/answer.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -116,14 +115,6 @@ std::pair<std::vector<double>, std::vector<double>> slow_ranks(const config::Run
   return {std::move(times.compute_factor), std::move(times.link_factor)};
 }
 
-clock::Delays delays_of(const config::RunConfig& config) {
-  config::Inject late = config.inject;
-  late.slow_rank = late.slow_link_rank = -1;
-  clock::OpTimes times;
-  clock::add_trouble(late, config.train.seed, static_cast<int>(config.mesh.ranks), times);
-  return times.delays;
-}
-
 clock::Changes replay_changes(const config::RunConfig& was, const config::RunConfig& is,
                               const WhatIfQuestion& question) {
   clock::Changes changes;
@@ -152,12 +143,14 @@ double exposed_ms(const account::StepRecords& step) {
   return sum / step.ranks() / 1e6;
 }
 
-/// Under PyTorch's allocator, if the run was simulated so.
-ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times, std::size_t first,
-                         double tokens_per_step, const Trial& trial) {
+/// All measured steps again. Under PyTorch's allocator, if the run was simulated so.
+ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times, const clock::MeasuredTimes& measured,
+                         const Trial& trial) {
   std::vector<trace::RankTrace> traces;
   for (int rank = 0; rank < setup.plan.groups.ranks(); ++rank) traces.emplace_back().rank = rank;
-  clock::forecast_run(setup, times, times.given.size(), first, traces);
+  const std::size_t first = measured.first_step();
+  clock::forecast_run(setup, times, first + measured.steps(), first, traces);
+  const double tokens_per_step = trial.metrics->tokens_per_s * trial.metrics->step_ms.median / 1e3;
   const account::RunView view(setup.schedules, traces);
   ReplayedRun run;
   run.metrics = account::run_metrics(view, setup.plan.groups, tokens_per_step);
@@ -170,56 +163,58 @@ ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times
   return run;
 }
 
-/// Share by which the changed step may be longer than its replay, or shorter if below 0, because computation runs
-/// beside other collectives than it did. What a simulation says of both steps is known. On GPUs computation is taken to
-/// be as slow beside any collective as it was ever seen to be: by 40 % (8 H100, pytorch/pytorch#179937).
-double beside_collectives(const FinishedRun& run, const clock::HostCosts& host, const engine::Setup& changed,
-                          const clock::Changes& changes, double change) {
-  const config::RunConfig& was = run.setup.config;
-  double now = 0, before = 0;
-  if (changes.straggler < 0 && (!was.simulate.cluster.empty() || !was.simulate.calibration.empty())) {
-    clock::Changes scales;
-    scales.link_scale = changes.link_scale;
-    scales.compute_scale = changes.compute_scale;
-    now = SimulatedMachine(changed.config).forecast(changed, scales).slowest_ns();
-    before = SimulatedMachine(was).forecast(run.setup).slowest_ns();
-  } else if (run.trial.world.backend == "cuda") {
-    const clock::SlowdownOf most = [](const schedule::Schedule& schedule, std::size_t op,
-                                      std::span<const std::size_t>) {
-      constexpr double kSlowest = 1.4;
-      return schedule.ops[op].is_collective() || schedule.ops[op].module < 0 ? 1 : kSlowest;
-    };
-    const clock::MeasuredTimes alone(run.setup, run.traces, std::nullopt, true, most);
-    const auto step_ns = [&](const engine::Setup& setup, const clock::Changes& made) {
-      clock::OpTimes times = clock::what_if_times(alone, setup, made).times;
-      times.host = host;
-      times.delays = delays_of(setup.config);
-      clock::add_contention(setup, most, times);
-      return clock::forecast(setup, times).slowest_ns();
-    };
-    now = step_ns(changed, changes);
-    before = step_ns(run.setup, {});
-  } else {
-    return 0;
-  }
-  return now / before / (1 + change) - 1;
-}
-
-/// Luck of the run's steps, and independently of it what else is in doubt. If nobody knows that, the intervals stay
-/// those of the run's own steps.
-void give_interval(const FinishedRun& run, WhatIf& answer) {
+/// Luck of the run's steps, and independently of it what else is in doubt: of a simulated machine what its times rest
+/// on, as `of_machine` bounds the change. If nobody knows the doubt, the intervals stay those of the run's own steps.
+void give_interval(const FinishedRun& run, const std::optional<clock::Bounds>& of_machine, WhatIf& answer) {
   const std::optional<double> whole = answer.doubt.whole();
   if (!whole) return;
   account::Summary &change = answer.change, &step_ms = answer.changed.metrics.step_ms;
   const double doubt = (1 + change.median) * *whole;
   const double beside = (1 + change.median) * answer.doubt.beside;
+  const auto [less, more] = of_machine.value_or(clock::Bounds{change.median, change.median});
   change.ci_low =
-      std::max(-1.0, change.median - std::hypot(change.median - change.ci_low, doubt) + std::min(0.0, beside));
-  change.ci_high = change.median + std::hypot(change.ci_high - change.median, doubt) + std::max(0.0, beside);
+      std::max(-1.0, change.median - std::hypot(change.median - change.ci_low, doubt, change.median - less) +
+                         std::min(0.0, beside));
+  change.ci_high = change.median + std::hypot(change.ci_high - change.median, doubt, more - change.median) +
+                   std::max(0.0, beside);
   const double measured_ms = run.trial.metrics->step_ms.median;
   step_ms.ci_low = measured_ms * (1 + change.ci_low);
   step_ms.ci_high = measured_ms * (1 + change.ci_high);
   change.interval = step_ms.interval = account::IntervalKind::prediction;
+}
+
+/// Steps of the run and of `changed`, with the luck that the configurations draw, by the machine that simulated the run.
+void simulate_again(const FinishedRun& run, const clock::MeasuredTimes& measured, const SimulatedMachine& machine,
+                    const engine::Setup& changed, const clock::Changes& scales, WhatIf& answer) {
+  const auto walked = [&](const engine::Setup& setup, clock::OpTimes undrawn) {
+    const int ranks = setup.plan.groups.ranks();
+    return replay_steps(setup, engine::with_draws(setup.config.simulate, ranks, std::move(undrawn)), measured,
+                        run.trial);
+  };
+  SimulatedTimes times = machine.times(changed, true, scales);
+  answer.machine = machine.basis();
+  if (times.uncertainty) answer.reach = times.uncertainty->reach;
+  answer.changed = walked(changed, std::move(times.times));
+  answer.replayed = walked(run.setup, machine.times(run.setup, false).times);
+}
+
+/// The same by the op times of the run alone. Returns what ops that were not measured leave in doubt, in milliseconds.
+double replay(const FinishedRun& run, const clock::MeasuredTimes& measured, const engine::Setup& changed,
+              const clock::Changes& changes, WhatIf& answer) {
+  const clock::HostCosts host = clock::measured_host(run.setup.schedules, run.traces, delays_of(run.setup.config));
+  const std::string& cluster = run.setup.config.simulate.cluster;
+  const auto replayed = [&](const engine::Setup& setup, clock::OpTimes times) {
+    times.host = host;
+    times.delays = delays_of(setup.config);
+    times.workspace_bytes = cluster.empty() ? 0 : clock::library_bytes(config::load_cluster(cluster));
+    return replay_steps(setup, times, measured, run.trial);
+  };
+  clock::WhatIfTimes times = clock::what_if_times(measured, changed, changes);
+  answer.origins = times.origins;
+  answer.reach = times.reach;
+  answer.changed = replayed(changed, std::move(times.times));
+  answer.replayed = replayed(run.setup, clock::what_if_times(measured, run.setup).times);
+  return times.doubt_ns / 1e6;
 }
 
 std::string interval(const account::Summary& s) {
@@ -247,6 +242,9 @@ std::string link_line(const clock::MeasuredTimes::Link& link) {
 
 /// Notes about what the prediction rests on.
 std::string basis(const WhatIf& answer) {
+  if (!answer.machine.empty()) {
+    return fmt::format("simulated again, as the run was, by {}; the interval is theirs\n", answer.machine);
+  }
   const auto count = [&](clock::TimeOrigin origin) { return answer.origins[origin]; };
   std::string text =
       fmt::format("{}: {}\nop times: {} of a step's ops as measured", to_string(clock::least_sure(answer.reach)),
@@ -312,10 +310,11 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   answer.keys = differing_keys(config::to_json(was), config::to_json(is));
   check(was, answer.keys, answer.notes);
 
-  const bool virtual_cluster = !was.simulate.cluster.empty();
   const auto link = was.emulate.link();
+  const bool shared_link = was.simulate.cluster.empty();
   const clock::MeasuredTimes measured(
-      run.setup, run.traces, link ? std::optional(link->latency_seconds * 1e9) : std::nullopt, !virtual_cluster);
+      run.setup, run.traces, link ? std::optional(link->latency_seconds * 1e9) : std::nullopt, shared_link, {},
+      one_fabric(run));
   answer.links = measured.links();
   answer.straggler = measured.straggler();
   clock::Changes changes = replay_changes(was, is, question);
@@ -325,34 +324,36 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
     changes.straggler = answer.straggler.rank;
   }
 
-  const clock::Delays delays = delays_of(was);
-  const clock::HostCosts host = clock::measured_host(run.setup.schedules, run.traces, delays);
-  const double tokens = run.trial.metrics->tokens_per_s * run.trial.metrics->step_ms.median / 1e3;
-  clock::WhatIfTimes base = clock::what_if_times(measured, run.setup);
-  base.times.host = host;
-  base.times.delays = delays;
-  base.times.workspace_bytes = virtual_cluster ? clock::library_bytes(config::load_cluster(was.simulate.cluster)) : 0;
-  answer.replayed = replay_steps(run.setup, base.times, measured.first_step(), tokens, run.trial);
-
   const engine::Setup setup = engine::set_up(is);
-  clock::WhatIfTimes changed = clock::what_if_times(measured, setup, changes);
-  changed.times.host = host;
-  changed.times.delays = delays_of(is);
-  changed.times.workspace_bytes = base.times.workspace_bytes;
-  answer.origins = changed.origins;
-  answer.reach = changed.reach;
-  answer.changed = replay_steps(setup, changed.times, measured.first_step(), tokens, run.trial);
+  const auto machine = question.without_straggler ? nullptr : machine_of_run(is);
+  clock::Changes scales;
+  scales.link_scale = changes.link_scale;
+  scales.compute_scale = changes.compute_scale;
+  double doubt_ms = 0;
+  if (machine) {
+    simulate_again(run, measured, *machine, setup, scales, answer);
+  } else {
+    doubt_ms = replay(run, measured, setup, changes, answer);
+  }
 
   std::vector<double> ratios;
   for (std::size_t step = 0; step < measured.steps(); ++step) {
     ratios.push_back(answer.changed.metrics.steps_ms[step] / answer.replayed.metrics.steps_ms[step] - 1);
   }
   answer.change = account::summarize(ratios);
+  const double change = answer.change.median;
   answer.replay_error = answer.replayed.metrics.step_ms.median / answer.measured.metrics.step_ms.median - 1;
   answer.doubt = doubt_of(run, answer.replayed.metrics.step_ms.median);
-  answer.doubt.reach = changed.doubt_ns / 1e6 / answer.changed.metrics.step_ms.median;
-  answer.doubt.beside = beside_collectives(run, host, setup, changes, answer.change.median);
-  give_interval(run, answer);
+  answer.doubt.reach = doubt_ms / answer.changed.metrics.step_ms.median;
+  answer.doubt.beside = beside_collectives(run, setup, changes, change);
+  std::optional<clock::Bounds> of_machine;
+  if (machine && machine->in_doubt()) {
+    const double doubt = machine->doubt(setup, -change).value_or(0) * (1 + change);
+    constexpr int kThreads = 2;
+    const clock::Bounds gain = tune::gain_bounds(*machine, run.setup, setup, doubt, 1, kThreads, scales);
+    of_machine = {std::min(change, -gain.high), std::max(change, -gain.low)};
+  }
+  give_interval(run, of_machine, answer);
   return answer;
 }
 
@@ -455,6 +456,7 @@ Fields<WhatIf> declared<WhatIf>() {
       {"op_times", &W::origins, "", "ops with work of a step, by where their time is from"},
       {"reach", [](const W& w) { return name(clock::least_sure(w.reach)); }, "", "how far the least known op is from what was measured"},
       {"ops", &W::reach, "", "ops with work of a step, by how far they are from what was measured"},
+      {"machine", &W::machine, "", "what simulated the run, and this answer; absent: the run's own op times answered", if_any},
       {"slowest_rank", &W::straggler, "", "absent of a run of one rank", when([](const W& w) { return w.straggler.rank >= 0; })},
       {"disturbed_because", &W::disturbed_because, "", "why the answer holds for a busy machine only", if_any}}};
 }

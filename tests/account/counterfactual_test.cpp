@@ -13,6 +13,7 @@
 
 #include "account/cause_report.h"
 #include "account/run_metrics.h"
+#include "base/error.h"
 #include "clock/forecast.h"
 #include "config/presets.h"
 #include "dialects/make_export.h"
@@ -364,6 +365,44 @@ TEST(Counterfactual, SaysWhatItIsOfAndWhetherItsMessagesAreGuesses) {
   fewer.fsdp.strategy = config::Strategy::shard_grad_op;
   EXPECT_FALSE(find_gain(run.typical, fewer, 0).adds_collectives);
   EXPECT_TRUE(find_gain(SimulatedRun(fewer).typical, run.config, 0).adds_collectives);
+}
+
+/// Knows that reductions beside gathers take half as long again, and that nothing tells what units of two blocks take.
+class OtherMachine final : public clock::Clock {
+ public:
+  clock::Forecast forecast(const schedule::Training& training, const clock::Changes& /*changes*/) const override {
+    const config::Fsdp& fsdp = training.config.fsdp;
+    if (fsdp.wrap.mode == config::Wrap::Mode::blocks) throw ConfigError("units of two blocks");
+    if (fsdp.reduce_dtype == DType::bf16) return {{60}, {}};
+    return {{fsdp.separate_reduce_scatter_comm ? 150.0 : 100.0}, {}};
+  }
+};
+
+TEST(Counterfactual, AScheduleThatIsBuiltAnewTakesWhatTheRunsMachineSays) {
+  CauseCases cases(13);
+  config::RunConfig config = cases.one(Cause::communicator_serialisation).config;
+  config.train.steps = 3;
+  config.simulate.jitter_pct = 1;
+  const SimulatedRun run(config);
+  const std::vector<Asked> asked{{Cause::communicator_serialisation, -1}, {Cause::link_bound, -1}};
+  const auto with = [&](const clock::Clock* machine) { return find_counterfactuals(run.typical, asked, 0, machine); };
+  const auto gains = [](const Counterfactuals& found, const std::string& set) {
+    return std::ranges::find(found.knobs, set, &Counterfactual::set) != found.knobs.end();
+  };
+  const OtherMachine machine;
+  const Counterfactuals replayed = with(nullptr), known = with(&machine);
+  EXPECT_TRUE(replayed.causes[0].advised);
+  EXPECT_FALSE(known.causes[0].advised);
+  const double typical_ms = replayed.causes[0].step_ms + replayed.causes[0].gain_ms;
+  EXPECT_NEAR(known.causes[0].step_ms, 1.5 * typical_ms, 1e-9 * typical_ms);
+  EXPECT_LT(known.causes[0].ci_high, 0) << "and is so in every draw of steps";
+  EXPECT_EQ(known.causes[1].step_ms, replayed.causes[1].step_ms) << "the same schedule is replayed";
+  EXPECT_TRUE(gains(replayed, "fsdp.separate_reduce_scatter_comm=true"));
+  EXPECT_FALSE(gains(known, "fsdp.separate_reduce_scatter_comm=true"));
+  EXPECT_FALSE(gains(known, "fsdp.wrap=blocks:2")) << "of which the machine knows nothing";
+  const auto bf16 = std::ranges::find(known.knobs, "fsdp.reduce_dtype=bf16", &Counterfactual::set);
+  ASSERT_NE(bf16, known.knobs.end());
+  EXPECT_NEAR(bf16->gain_ms, 0.4 * typical_ms, 1e-9 * typical_ms);
 }
 
 }  // namespace

@@ -695,6 +695,23 @@ TEST(WhatIfTimes, AKindThatWasNotMeasuredTakesWhatItsLinkDoes) {
   EXPECT_THROW(time(false, false, OpKind::all_reduce, Group::replicate), ConfigError) << "one rank tells nothing";
 }
 
+TEST(WhatIfTimes, WhereLinksDifferOnlyRanksAsManyAndAsFarApartTell) {
+  Recorded run;
+  run.add(OpKind::all_gather, Lane::all_gather, Group::shard, 1000);        // ranks 0, 1
+  run.add(OpKind::all_reduce, Lane::reduce_scatter, Group::replicate, 1000);  // ranks 0, 2
+  run.record({std::vector<Times>(4, {1000, 5000}), std::vector<Times>(4, {1000, 17'000})});
+  const MeasuredTimes measured(run.training, run.traces, std::nullopt, false, {}, false);
+  schedule::Training other = run.training;
+  std::vector<Op>& ops = other.schedules.steps[0].ops;
+  EXPECT_EQ(what_if_times(measured, other).times.given[0][0], (Nanoseconds{4000, 16'000}));
+  ops[0].work = schedule::Collective{.group = Group::replicate, .count = 1000};
+  EXPECT_EQ(what_if_times(measured, other).times.given[0][0][0], 16'000) << "the other kind's on these links";
+  ops[0].work = schedule::Collective{.group = Group::shard, .count = 1000};
+  other.plan.groups = plan::Groups{plan::Mesh{4, 1}, 1, true};
+  EXPECT_THROW(what_if_times(measured, other), ConfigError) << "of four ranks nobody knows";
+  EXPECT_NO_THROW(what_if_times(run.measured(), other)) << "one fabric";
+}
+
 /// Two gathers of one size took 3 and 5 us: a quarter off their mean, of which Student's 97.5 % of two are 4.303.
 TEST(WhatIfTimes, AFitIsInDoubtByWhatItsOpsAreOff) {
   Recorded run;

@@ -155,6 +155,26 @@ class Tune(program.Program):
         self.assertIn("--from was: was another training",
                       self.error("tune", "--from", "was", "--set", "model.layers=3"))
 
+    def test_from_a_simulation_of_a_cluster(self) -> None:
+        """Its machine is asked, not its op times: groups that newly cross nodes, and what runs beside collectives."""
+        keys = sets("emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "simulate.cluster=gcp-a2",
+                    "mesh.ranks=16", "fsdp.strategy=hybrid_shard", "mesh.shard=4", "model.width=1024")
+        self.call("simulate", self.profile, *keys, "--out", "hybrid", "-q")
+        answer = self.tune("--from", "hybrid")
+        self.assertEqual(answer["basis"], "the machine of hybrid: published rates")
+        self.assertLess(answer["gain_low"], answer["gain"])
+        self.assertGreater(answer["gain_high"], answer["gain"])
+        self.call("simulate", "tuned/tuned.toml", "--out", "tuned-hybrid", "-q")
+        for of, run in (("in_force", "hybrid"), ("best", "tuned-hybrid")):
+            simulated = self.result(run)
+            self.assertAlmostEqual(answer[of]["step_ms"], simulated["metrics"]["step_ms"]["median"], delta=1e-5)
+            self.assertEqual(answer[of]["reserved_bytes"], simulated["memory"]["caching_allocator"]["peak_reserved_bytes"])
+        # Nor do its causes and knobs rest on them.
+        for knob in self.result("hybrid")["knobs"]:
+            self.call("simulate", "hybrid/config.toml", *sets(knob["set"]), "--out", "turned", "-q", "--overwrite")
+            step_ms = self.result("turned")["metrics"]["step_ms"]["median"]
+            self.assertAlmostEqual(knob["step_ms"], step_ms, delta=1e-4, msg=knob["set"])
+
     def test_verified_answers_need_what_was_predicted(self) -> None:
         answer = self.tune(self.profile, *SMALL, "--verify", "2", "--trials", "3", "--memory", "1GiB",
                            "--memory-kind", "live")

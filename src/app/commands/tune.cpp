@@ -345,25 +345,32 @@ std::int64_t squeezed_bytes(const schedule::Training& training, tune::MemoryBudg
                                  squeezed_bytes(machine.training(space.start()), budget)));
 }
 
-/// Source of op times: a finished run, which must live on, or what the configuration names.
+/// Source of op times: what the configuration names, or a finished run, which must live on; the machine of one that was
+/// simulated knows more than its op times do.
 struct TunedOn {
   TunedOn(const TuneArguments& arguments, const config::RunConfig& config, std::optional<TracedJob>& traced) {
+    std::unique_ptr<SimulatedMachine> simulated;
     if (arguments.from.empty()) {
-      auto simulated = std::make_unique<SimulatedMachine>(config);
+      simulated = std::make_unique<SimulatedMachine>(config);
       basis = simulated->basis();
-      if (simulated->cluster() != nullptr) {
-        need_of = [&on = *simulated](const schedule::Training& training, std::int64_t capacity) {
-          const auto needs = clock::allocator_forecast(training, on.times(training, false).times, capacity);
-          return tune::MemoryNeed{needs.peak_allocated, needs.peak_reserved};
-        };
-      }
-      machine = std::move(simulated);
+    } else {
+      run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front()));
+      check_same(arguments, run->setup.config, config);
+      if (!traced) simulated = machine_of_run(config);
+      basis = simulated ? fmt::format("the machine of {}: {}", run->folder, simulated->basis())
+                        : fmt::format("the op times of {}", run->folder);
+    }
+    if (!simulated) {
+      machine = std::make_unique<MeasuredMachine>(*run);
       return;
     }
-    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front()));
-    check_same(arguments, run->setup.config, config);
-    machine = std::make_unique<MeasuredMachine>(*run);
-    basis = fmt::format("the op times of {}", run->folder);
+    if (simulated->cluster() != nullptr) {
+      need_of = [&on = *simulated](const schedule::Training& training, std::int64_t capacity) {
+        const auto needs = clock::allocator_forecast(training, on.times(training, false).times, capacity);
+        return tune::MemoryNeed{needs.peak_allocated, needs.peak_reserved};
+      };
+    }
+    machine = std::move(simulated);
   }
 
   std::unique_ptr<FinishedRun> run;
