@@ -202,7 +202,9 @@ class Tune(program.Program):
         tried = [self.call("tune", self.profile, "--least-gain", "90", "--evaluations", n, "--out", f"n{n}", "-q").stdout
                  for n in ("1", "30")]
         self.assertIn("Keep what you have: nothing else was tried.", tried[0])
+        self.assertNotIn("each of these changes the best", tried[0])
         self.assertIn("Keep what you have: the best that was tried would take", tried[1])
+        self.assertIn("alone, each of these changes the best step time by less than 90 %: ", tried[1])
 
     def test_ctrl_c_gives_the_best_so_far(self) -> None:
         process = self.start("tune", str(program.SOURCE / "profiles/runs/llama3-8b-emulated.toml"), "--out", "stopped",
