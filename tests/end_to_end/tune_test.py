@@ -75,6 +75,13 @@ class Tune(program.Program):
         again = self.result("again")["metrics"]["step_ms"]["median"]
         self.assertAlmostEqual(again / answer["best"]["step_ms"], 1, delta=0.05)
 
+    def test_what_no_trace_tells_is_not_proposed(self) -> None:
+        """A trace does not tell that the head has the embedding's weight, which must then be in the root."""
+        self.call("simulate", self.profile, *sets("model.tied_head=true"), "--out", "tied", "-q")
+        self.tune("--from", "tied/trace", "--export", "pytorch-fsdp2")
+        with open(self.folder / "tuned/points.csv", newline="", encoding="utf-8") as points:
+            self.assertEqual({row["fsdp.head_unit"] for row in csv.DictReader(points)}, {"fsdp.head_unit=false"})
+
     def test_traces_of_pytorch_are_answered_in_its_words(self) -> None:
         recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
         traces = sorted(map(str, (recorded / "fsdp1-no-backward-prefetch").glob("rank_*")))

@@ -537,10 +537,10 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
                  .overwrite = true});
 }
 
-/// Activations and the work of a sequence are not in a trace, so what trades them is not turned; another engine would
-/// be another program.
-constexpr const char* kNotTraced[]{"fsdp.preset", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
-                                   "train.batch_per_rank", "train.accumulate"};
+/// Activations and the work of a sequence are not in a trace, so what trades them is not turned. Nor is it told whether
+/// the head has the embedding's weight, which cannot then be in another unit. Another engine would be another program.
+constexpr const char* kNotTraced[]{"fsdp.preset",           "fsdp.head_unit",       "fsdp.activation_checkpointing",
+                                   "fsdp.checkpoint_every", "train.batch_per_rank", "train.accumulate"};
 
 /// Tells whether all of these systems have words for a configuration. `splits`: the training program may split
 /// experts otherwise, which is its own code's to say, whatever engine it calls.
