@@ -81,6 +81,10 @@ class Tune(program.Program):
         self.tune("--from", "tied/trace", "--export", "pytorch-fsdp2")
         with open(self.folder / "tuned/points.csv", newline="", encoding="utf-8") as points:
             self.assertEqual({row["fsdp.head_unit"] for row in csv.DictReader(points)}, {"fsdp.head_unit=false"})
+        for name in ("tuned.toml", "recognised.toml", "pytorch_fsdp2.py"):
+            text = (self.folder / "tuned" / name).read_text()
+            self.assertIn("No trace tells batch, sequence length, optimizer or layer sizes", text, name)
+            self.assertNotIn("data loader", text, name)
 
     def test_traces_of_pytorch_are_answered_in_its_words(self) -> None:
         recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
