@@ -503,6 +503,13 @@ void check_simulate(const RunConfig& config, Notes& notes) {
   require(!simulate.measured_jitter || simulate.jitter_pct == 0,
           "simulate.measured_jitter = true and simulate.jitter_pct = {} both say how ops scatter; leave one out.",
           simulate.jitter_pct);
+  // Only a cluster's simulation asks for these, and no profile of a GPU says them of its kernels.
+  for (const char* key : {"simulate.placement", "simulate.collectives", "simulate.fused_optimizer",
+                          "simulate.expandable_segments", "simulate.collective_checks"}) {
+    const Field& field = *find_field(key);
+    without_effect(notes, simulate.cluster.empty() && field.write(config) != field.write(RunConfig()), key,
+                   "no simulate.cluster names a machine");
+  }
   if (simulate.cluster.empty() && !simulate.efficiency.of.empty()) {
     notes.push_back(
         fmt::format("simulate.efficiency = \"{}\" has no effect: it is of a GPU, and no simulate.cluster names one.",

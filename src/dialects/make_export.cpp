@@ -32,10 +32,14 @@ std::string count(std::int64_t n, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", n, n == 1 ? one : many);
 }
 
-std::string model_line(const config::RunConfig& config) {
+std::string model_line(const config::RunConfig& config, bool traced) {
   const config::Model& model = config.model;
   const config::Train& train = config.train;
   const bool decoder = model.kind == config::ModelKind::decoder;
+  if (traced) {
+    return fmt::format("Chosen for {} and {}, {} a step.", count(config.mesh.ranks, "rank", "ranks"),
+                       count(model.layers, "block", "blocks"), count(train.accumulate, "microbatch", "microbatches"));
+  }
   return fmt::format(
       "Chosen for {} and a{} of {}, width {}{}; {} a rank and microbatch, {} a step.",
       count(config.mesh.ranks, "rank", "ranks"), decoder ? " decoder" : "n mlp",
@@ -69,9 +73,11 @@ void add_notes(std::vector<std::string>& lines, const Export& made, Fate fate, s
   for (const KeyFate& key : keys) lines.push_back(fmt::format("  {} = {}: {}", key.key, key.value, key.said.text));
 }
 
-std::vector<std::string> notes_of(const Dialect& target, const config::RunConfig& config, const Export& made) {
+std::vector<std::string> notes_of(const Dialect& target, const config::RunConfig& config, const Export& made,
+                                  bool traced) {
   std::vector<std::string> lines{fmt::format("Settings for {}, written by fsdpbench export.", target.system),
-                                 model_line(config)};
+                                 model_line(config, traced)};
+  if (traced) lines.emplace_back(kNotTold);
   if (std::string frozen = frozen_line(config.model); !frozen.empty()) lines.push_back(std::move(frozen));
   add_notes(lines, made, Fate::lost, "No word for these here; what it does instead:");
   add_notes(lines, made, Fate::roughly, "Near, not the same:");
@@ -138,13 +144,18 @@ std::vector<KeyFate> key_fates(const Dialect& target, const config::RunConfig& c
   return fates_in(target, {config, reference, &plan, {}}, fields);
 }
 
-Export make_export(const Dialect& target, const config::RunConfig& config) {
+Export make_export(const Dialect& target, const config::RunConfig& config, bool traced) {
   const plan::Plan plan = plan::make_plan(config);
   const config::RunConfig reference = reference_config(target.engine(config));
   Export made;
   made.keys = fates_in(target, {config, reference, &plan, {}}, exported_fields());
-  const std::vector<std::string> notes = notes_of(target, config, made);
-  made.files = target.write({config, reference, &plan, notes});
+  if (traced) {
+    std::erase_if(made.keys, [](const KeyFate& one) {
+      return one.key.starts_with("train.") && !one.key.starts_with("train.accumulate");
+    });
+  }
+  const std::vector<std::string> notes = notes_of(target, config, made, traced);
+  made.files = target.write({config, reference, &plan, notes, traced});
   return made;
 }
 

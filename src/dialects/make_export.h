@@ -21,7 +21,13 @@ std::vector<const Dialect*> read_export_targets(std::string_view names);
 std::vector<KeyFate> key_fates(const Dialect& target, const config::RunConfig& config,
                                std::span<const config::Field* const> fields);
 
-/// `config` must be valid (config/validate.h), its mesh filled in. Runs nothing and reads no file.
-Export make_export(const Dialect& target, const config::RunConfig& config);
+/// A warning for whoever reads a configuration that was recognised in traces of a job.
+inline constexpr std::string_view kNotTold =
+    "No trace tells batch, sequence length, optimizer or layer sizes: values for them, and tokens/s, are made up; keep "
+    "the job's own.";
+
+/// `config` must be valid (config/validate.h), its mesh filled in. `traced`: it was recognised in traces, so that the
+/// files have kNotTold, and do not say where to set what no trace tells. Runs nothing and reads no file.
+Export make_export(const Dialect& target, const config::RunConfig& config, bool traced = false);
 
 }  // namespace fsdpbench::dialects

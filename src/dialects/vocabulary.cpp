@@ -123,6 +123,7 @@ constexpr Word kWords[] = {
      }},
     {"root_depth_backward", [](const ExportSource& s) -> Value { return std::int64_t{depths_backward(s).front()}; }},
     {"head_size", [](const ExportSource& s) -> Value { return s.config.model.head_size(); }},
+    {"traced", [](const ExportSource& s) -> Value { return s.traced; }},
     {"notes", [](const ExportSource& s) -> Value { return fmt::format("{}", fmt::join(s.notes, "\n")); }},
     {"comment", [](const ExportSource& s) -> Value { return notes_after(s, "#"); }},
     {"notes_in_json", [](const ExportSource& s) -> Value {

@@ -18,6 +18,7 @@ struct ExportSource {
   const config::RunConfig& reference;  ///< its [fsdp] is what the system does unless told otherwise
   const plan::Plan* plan;              ///< null where the reference is still to be chosen
   std::span<const std::string> notes;  ///< lines for the head of each file
+  bool traced = false;                 ///< traces of a job are all that is known: its batch is made up
 };
 
 /// The keys that another system could have a word for: of the mesh, the training, the sharding and NCCL. Not among them

@@ -14,6 +14,7 @@
 #include "clock/compute_cost.h"
 #include "clock/measured_host.h"
 #include "config/write.h"
+#include "dialects/make_export.h"
 #include "runs/build_info.h"
 #include "runs/simulated_machine.h"
 
@@ -127,10 +128,11 @@ TracedProfile traced_profile(const foreign::JobTrace& job, const foreign::Recogn
 }
 
 std::string profile_text(const TracedProfile& profile) {
-  return fmt::format("# {}, as its trace has it. {}\n", profile.program,
+  return fmt::format("# {}, as its trace has it. {}\n# {}\n", profile.program,
                      profile.sized
                          ? "Sizes of the model's parts are such that its units are as large."
-                         : "Its trace has no sizes of collectives, so those of the model's parts are made up.") +
+                         : "Its trace has no sizes of collectives, so those of the model's parts are made up.",
+                     dialects::kNotTold) +
          config::to_toml(profile.config);
 }
 namespace {

@@ -137,6 +137,10 @@ void write_file(const fs::path& path, const std::string& text) {
 }
 
 void refuse_old_file(const fs::path& path, bool overwrite, const std::string& option) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    throw OutputError(fmt::format("{}: is a folder; expected a file: choose another {}.", path.string(), option));
+  }
   if (overwrite || !path_exists(path)) return;
   throw ConfigError(
       fmt::format("{} is there already; replace it with --overwrite, or choose another {}.", path.string(), option));

@@ -15,8 +15,9 @@ void write_file(const std::filesystem::path& path, const std::string& text);
 /// Throws OutputError if `folder` or one above it is a file.
 void refuse_file_as_folder(const std::filesystem::path& folder);
 
-/// Throws ConfigError if there is something at `path` and nobody asked to replace it: all commands that write one file
-/// say so before they begin, in these words and with this code. `option`: what names another one.
+/// Throws ConfigError if there is something at `path` and nobody asked to replace it, OutputError if that is a folder,
+/// which no file replaces: all commands that write one file say so before they begin, in these words and with this
+/// code. `option`: what names another one.
 void refuse_old_file(const std::filesystem::path& path, bool overwrite, const std::string& option);
 
 /// Treatment of a result that the folder holds already.

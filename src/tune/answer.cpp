@@ -93,17 +93,19 @@ class Answerer {
       const Axis& axis = space_.axes()[a];
       if (axis.choices.size() == 1 || best().point[a] != 0) continue;
       LeftKnob knob{axis.name, 0, 0, false};
+      bool possible = false;
       for (std::size_t c = 1; c < axis.choices.size(); ++c) {
         Point point = best().point;
         point[a] = static_cast<std::uint8_t>(c);
         const auto tried = at(point);
         if (!tried) continue;
+        possible = true;
         const double change = objective(*tried) / objective(best()) - 1;
         knob.least = std::min(knob.least, change);
         knob.most = std::max(knob.most, change);
         knob.matters |= std::abs(change) >= least_gain_;
       }
-      answer_.left.push_back(knob);
+      if (possible) answer_.left.push_back(knob);
     }
   }
 

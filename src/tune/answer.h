@@ -35,7 +35,7 @@ struct Answer {
   bool unknown = false;  ///< nobody knows how far the gain can be trusted
   bool keep = false;     ///< the configuration in force fits, and no gain is worth a change
   std::vector<TurnedKnob> turned;
-  std::vector<LeftKnob> left;
+  std::vector<LeftKnob> left;  ///< those with another value that is possible beside the answer
 };
 
 /// `result.best` must be there. `least_gain`: parts of the objective below it do not count. Computes some more steps.

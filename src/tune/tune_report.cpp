@@ -9,6 +9,7 @@
 
 #include "account/statistics.h"
 #include "base/bytes.h"
+#include "base/enum_table.h"
 #include "config/fields.h"
 #include "config/spelling.h"
 #include "config/write.h"
@@ -83,12 +84,21 @@ Table turned_table(const Tuning& t) {
   return table;
 }
 
+std::string_view objective_text(const Tuning& t) {
+  constexpr EnumNames<Objective> kNames{"step time", "memory", "time a token"};
+  return kNames[t.options.objective];
+}
+
+/// Empty where nothing else was tried: then no best was found that could be changed.
 std::string idle_knobs(const Tuning& t) {
+  if (t.result.tried.size() == 1) return {};
   std::vector<std::string> names;
   for (const tune::LeftKnob& knob : t.answer.left) {
     if (!knob.matters) names.push_back(knob.key);
   }
-  return names.empty() ? std::string() : fmt::format("of no consequence here: {}\n", fmt::join(names, ", "));
+  return names.empty() ? std::string()
+                       : fmt::format("alone, each of these changes the best {} by less than {:.3g} %: {}\n",
+                                     objective_text(t), 100 * t.least_gain, fmt::join(names, ", "));
 }
 
 /// How the answer changes the numbers that a training computes, which is said first; empty if it does not.
@@ -105,9 +115,7 @@ std::string numerics(const Tuning& t) {
 }
 
 std::string verdict(const Tuning& t) {
-  const char* const of = t.options.objective == Objective::memory         ? "memory"
-                         : t.options.objective == Objective::tokens_per_s ? "time a token"
-                                                                          : "step time";
+  const std::string_view of = objective_text(t);
   std::string interval;
   if (t.answer.gain_low) {
     interval = fmt::format(" (95 of 100 such predictions: {:.1f} to {:.1f} %)", 100 * *t.answer.gain_low,

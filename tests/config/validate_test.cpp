@@ -15,6 +15,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 
 struct Checked {
   RunConfig config;
@@ -367,6 +368,24 @@ TEST(Validate, ALossNeedsLogits) {
   EXPECT_THAT(check(eager).notes, ElementsAre());
   EXPECT_THAT(check([&](RunConfig& c) { eager(c), c.model.kind = ModelKind::mlp; }).notes,
               ElementsAre("simulate.loss has no effect: the loss of model.kind = \"mlp\" has no logits."));
+}
+
+TEST(Validate, FactsOfAClusterNeedOne) {
+  const auto given = [](RunConfig& c) {
+    c.device.backend = BackendKind::virtual_;
+    c.emulate.compute_tflops = 1;
+    c.emulate.link_gb_per_s = 1;
+    c.simulate.collective_checks = true;
+    c.simulate.placement = Simulate::Placement::spread;
+  };
+  for (const char* calibration : {"", "some.toml"}) {
+    EXPECT_THAT(check([&](RunConfig& c) { given(c), c.simulate.calibration = calibration; }).notes,
+                IsSupersetOf({"simulate.placement has no effect: no simulate.cluster names a machine.",
+                              "simulate.collective_checks has no effect: no simulate.cluster names a machine."}));
+  }
+  EXPECT_THAT(check([&](RunConfig& c) { given(c), c.emulate = {}, c.simulate.cluster = "dgx-h100"; }).notes, IsEmpty());
+  EXPECT_THAT(check([&](RunConfig& c) { given(c), c.device.backend = BackendKind::cpu; }).notes,
+              ElementsAre(HasSubstr("[simulate] has no effect: device.backend = \"cpu\" measures this machine")));
 }
 
 TEST(Validate, TheHostUpdatesInFp32) {

@@ -188,6 +188,29 @@ TEST(Export, TheHeadSaysWhichParametersTheModelMustTrain) {
             std::string::npos);
 }
 
+TEST(Export, WhatNoTraceTellsIsNotToBeSet) {
+  config::RunConfig config;
+  config.train.accumulate = 4;
+  config::validate(config);
+  for (const Dialect& target : dialects()) {
+    const Export traced = make_export(target, config, true);
+    for (const ExportFile& file : traced.files) {
+      if (file.name.ends_with(".args")) continue;  // of words alone
+      EXPECT_THAT(file.text, HasSubstr(kNotTold)) << file.name;
+    }
+    std::set<std::string> keys;
+    for (const KeyFate& key : traced.keys) {
+      if (key.key.starts_with("train.")) keys.insert(key.key);
+    }
+    EXPECT_THAT(keys, ::testing::ElementsAre("train.accumulate", "train.accumulate_mode")) << target.name;
+  }
+  const auto script = [&](bool traced) {
+    return all_text(make_export(find_export_target("pytorch-fsdp2"), config, traced));
+  };
+  EXPECT_THAT(script(false), HasSubstr("MICROBATCHES = 4  # a step, each of 2 a rank\n"));
+  EXPECT_THAT(script(true), HasSubstr("MICROBATCHES = 4  # a step\n"));
+}
+
 TEST(Export, AScriptSaysWhichOutputsAreKept) {
   config::RunConfig config;
   config.fsdp.activation_checkpointing = true;

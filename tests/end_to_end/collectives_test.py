@@ -110,6 +110,10 @@ class Collectives(Program):
         # Said before anything is measured: nothing is printed.
         self.assertIn("no/out.json", self.error("collectives", "-b", "1K", "-J", "no/out.json", code=CANNOT_WRITE))
         self.assertEqual([path.name for path in self.folder.iterdir()], ["out.json"])
+        (self.folder / "taken").mkdir()
+        for overwrite in ([], ["--overwrite"]):
+            self.assertIn("taken: is a folder; expected a file: choose another -J.",
+                          self.error("collectives", "-b", "1K", "-J", "taken", *overwrite, code=CANNOT_WRITE))
         self.assertIn("-G", self.error("collectives", "-G", "4"))
         self.assertIn("no operation 'scatter'", self.error("collectives", "scatter"))
         self.assertIn("--root 5", self.error("collectives", "broadcast", "-r", "5", "--ranks", "2", "-b", "1K"))

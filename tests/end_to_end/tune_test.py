@@ -75,6 +75,17 @@ class Tune(program.Program):
         again = self.result("again")["metrics"]["step_ms"]["median"]
         self.assertAlmostEqual(again / answer["best"]["step_ms"], 1, delta=0.05)
 
+    def test_what_no_trace_tells_is_not_proposed(self) -> None:
+        """A trace does not tell that the head has the embedding's weight, which must then be in the root."""
+        self.call("simulate", self.profile, *sets("model.tied_head=true"), "--out", "tied", "-q")
+        self.tune("--from", "tied/trace", "--export", "pytorch-fsdp2")
+        with open(self.folder / "tuned/points.csv", newline="", encoding="utf-8") as points:
+            self.assertEqual({row["fsdp.head_unit"] for row in csv.DictReader(points)}, {"fsdp.head_unit=false"})
+        for name in ("tuned.toml", "recognised.toml", "pytorch_fsdp2.py"):
+            text = (self.folder / "tuned" / name).read_text()
+            self.assertIn("No trace tells batch, sequence length, optimizer or layer sizes", text, name)
+            self.assertNotIn("data loader", text, name)
+
     def test_traces_of_pytorch_are_answered_in_its_words(self) -> None:
         recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
         traces = sorted(map(str, (recorded / "fsdp1-no-backward-prefetch").glob("rank_*")))
@@ -222,7 +233,9 @@ class Tune(program.Program):
         tried = [self.call("tune", self.profile, "--least-gain", "90", "--evaluations", n, "--out", f"n{n}", "-q").stdout
                  for n in ("1", "30")]
         self.assertIn("Keep what you have: nothing else was tried.", tried[0])
+        self.assertNotIn("each of these changes the best", tried[0])
         self.assertIn("Keep what you have: the best that was tried would take", tried[1])
+        self.assertIn("alone, each of these changes the best step time by less than 90 %: ", tried[1])
 
     def test_ctrl_c_gives_the_best_so_far(self) -> None:
         process = self.start("tune", str(program.SOURCE / "profiles/runs/llama3-8b-emulated.toml"), "--out", "stopped",

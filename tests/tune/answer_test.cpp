@@ -73,6 +73,17 @@ TEST(Answer, AKnobThatIsLeftMattersIfTurningItWouldHurt) {
   EXPECT_GT(a.answer.left.front().most, 0.01);
 }
 
+TEST(Answer, AKnobThatCannotBeTurnedIsNoneThatIsLeft) {
+  RunConfig config = tunable_config();
+  const auto knobs = [&] {
+    const Answered a(config, {"fsdp.head_unit"});
+    return a.answer.turned.size() + a.answer.left.size();
+  };
+  EXPECT_EQ(knobs(), 1U);
+  config.model.tied_head = true;
+  EXPECT_EQ(knobs(), 0U);
+}
+
 TEST(NothingFits, DoesNotCallTheLeastWhatFits) {
   const Space space(valid(tunable_config()), {.fixed = all_but({"fsdp.forward_prefetch"})});
   SearchResult least;

@@ -120,7 +120,7 @@ int write_exports(const ExportArguments& arguments) {
   }
   std::vector<dialects::ExportFile> files;
   for (const dialects::Dialect* target : targets) {
-    dialects::Export made = dialects::make_export(*target, config);
+    dialects::Export made = dialects::make_export(*target, config, arguments.traced);
     if (arguments.keys) {
       console().print(key_table(*target, made));
       continue;

@@ -25,6 +25,7 @@ struct ExportArguments {
   std::string out;                     ///< folder for the files; empty: they are printed
   bool overwrite = false;              ///< replace files of these names that `out` holds
   bool keys = false;                   ///< print what becomes of every key instead of the files
+  bool traced = false;                 ///< the profile was recognised in traces: dialects::make_export
 };
 
 /// Writes the profile in the words of other systems; runs nothing. Returns the process exit code.

@@ -207,11 +207,7 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
 
 /// Changes to make in the traced program, setting by setting, and how well a replay of its op times has its step.
 std::string changes_text(const TracedJob& job, const Tuning& tuning) {
-  std::string text =
-      "\n" + text_line(replay_error_sentence(job.step)) +
-      text_line(
-          "No trace tells the batch: train.batch_per_rank, train.seq_len and tokens/s above and in exported "
-          "files are those of a made-up model; keep the job's own.");
+  std::string text = "\n" + text_line(replay_error_sentence(job.step)) + text_line(dialects::kNotTold);
   const std::vector<dialects::KeyChange> changes = changes_of(job, tuning);
   if (changes.empty()) return text + fmt::format("nothing to change in {}\n", job.profile.program);
   Table table;
@@ -526,12 +522,13 @@ void write_answer(const ResultFolder& folder, const Tuning& tuning, const std::o
   const std::filesystem::path& path = folder.path();
   nlohmann::json answer = fields<Tuning>().write(tuning);
   if (traced) answer["traced"] = changes_json(*traced, tuning);
-  write_file(path / "tuned.toml", config::to_toml(*tuning.space.config_at(tuning.proposed().point)));
+  write_file(path / "tuned.toml", (traced ? fmt::format("# {}\n", dialects::kNotTold) : "") +
+                                      config::to_toml(*tuning.space.config_at(tuning.proposed().point)));
   write_file(path / "tune.json", json_text(answer));
   write_file(path / "points.csv", points_csv(tuning));
 }
 
-void show_answer(const std::vector<std::string>& exports, const ResultFolder& folder) {
+void show_answer(const std::vector<std::string>& exports, const ResultFolder& folder, bool traced) {
   const std::filesystem::path& path = folder.path();
   const std::string tuned = (path / "tuned.toml").string();
   console().print(fmt::format("\nprofile  {}\nanswer   {}\npoints   {}\n", tuned, (path / "tune.json").string(),
@@ -541,13 +538,14 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
                  .overrides = {},
                  .to = fmt::format("{}", fmt::join(exports, ",")),
                  .out = path.string(),
-                 .overwrite = true});
+                 .overwrite = true,
+                 .traced = traced});
 }
 
-/// Activations and the work of a sequence are not in a trace, so what trades them is not turned; another engine would
-/// be another program.
-constexpr const char* kNotTraced[]{"fsdp.preset", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
-                                   "train.batch_per_rank", "train.accumulate"};
+/// Activations and the work of a sequence are not in a trace, so what trades them is not turned. Nor is it told whether
+/// the head has the embedding's weight, which cannot then be in another unit. Another engine would be another program.
+constexpr const char* kNotTraced[]{"fsdp.preset",           "fsdp.head_unit",       "fsdp.activation_checkpointing",
+                                   "fsdp.checkpoint_every", "train.batch_per_rank", "train.accumulate"};
 
 /// Tells whether all of these systems have words for a configuration. `splits`: the training program may split
 /// experts otherwise, which is its own code's to say, whatever engine it calls.
@@ -622,7 +620,7 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
     verify_best(arguments, tuning, folder, job);
     write_answer(folder, tuning, traced);
   }
-  show_answer(exports, folder);
+  show_answer(exports, folder, traced.has_value());
   return static_cast<int>(result.stopped ? ExitCode::interrupted : ExitCode::ok);
 }
 
