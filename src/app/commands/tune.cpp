@@ -195,6 +195,7 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
     traced.run.folder = fmt::format("the traced {}", found.name);
     traced.run.setup = std::move(adopted.setup);
     traced.run.trial.metrics = std::move(adopted.metrics);
+    if (!job.ranks.front().computes_on_host()) traced.run.trial.world.backend = "cuda";
     traced.run.traces = std::move(adopted.traces);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("It cannot be tuned from its trace. {}", error.what()));
