@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -180,10 +181,11 @@ class Finder {
     question.answer.step_ms = step_ms(question);
     question.answer.gain_ms = question.answer.ci_low = question.answer.ci_high = typical_ms_ - question.answer.step_ms;
     if (!question.rebuilt) return;
-    std::map<std::pair<schedule::OpKind, std::int64_t>, int> more;
+    std::map<std::tuple<schedule::OpKind, plan::Group, std::int64_t>, int> more;
     const auto count = [&](const schedule::Training& training, int by) {
       for (const schedule::Op& op : training.schedules.steady().ops) {
-        if (const auto* sent = std::get_if<schedule::Collective>(&op.work)) more[{op.kind, sent->bytes()}] += by;
+        if (const auto* sent = std::get_if<schedule::Collective>(&op.work))
+          more[{op.kind, sent->group, sent->bytes()}] += by;
       }
     };
     count(*question.rebuilt, 1);

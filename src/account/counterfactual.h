@@ -40,7 +40,9 @@ struct Counterfactual {
   IntervalKind interval =
       IntervalKind::one_value;             ///< of the gain; one value: every step took the same, or there is one
   std::optional<std::int64_t> more_bytes;  ///< of peak memory; knobs that gain
-  bool adds_collectives = false;           ///< some that the run does not have, or larger ones: their times are guesses
+  /// Some that the run does not have, or larger ones, or on a communicator that it does not have, where they meet
+  /// others on their links: their times are guesses.
+  bool adds_collectives = false;
   bool advised = false;  ///< the interval is above 0, the gain above the noise, and the preset's system can be told
 };
 

@@ -89,8 +89,12 @@ using Table = MeasuredTimes::Table;
 
 clock::MeasuredTimes measure(const RunView& run, const schedule::Training& training, bool one_fabric) {
   const auto link = training.config.emulate.link();
-  return {training, run.traces(), link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
-          training.config.simulate.cluster.empty(), {}, one_fabric};
+  return {training,
+          run.traces(),
+          link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
+          training.config.simulate.cluster.empty(),
+          {},
+          one_fabric};
 }
 
 /// kNone if there is none.

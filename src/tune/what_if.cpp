@@ -175,15 +175,16 @@ void give_interval(const FinishedRun& run, const std::optional<clock::Bounds>& o
   change.ci_low =
       std::max(-1.0, change.median - std::hypot(change.median - change.ci_low, doubt, change.median - less) +
                          std::min(0.0, beside));
-  change.ci_high = change.median + std::hypot(change.ci_high - change.median, doubt, more - change.median) +
-                   std::max(0.0, beside);
+  change.ci_high =
+      change.median + std::hypot(change.ci_high - change.median, doubt, more - change.median) + std::max(0.0, beside);
   const double measured_ms = run.trial.metrics->step_ms.median;
   step_ms.ci_low = measured_ms * (1 + change.ci_low);
   step_ms.ci_high = measured_ms * (1 + change.ci_high);
   change.interval = step_ms.interval = account::IntervalKind::prediction;
 }
 
-/// Steps of the run and of `changed`, with the luck that the configurations draw, by the machine that simulated the run.
+/// Steps of the run and of `changed`, with the luck that the configurations draw, by the machine that simulated the
+/// run.
 void simulate_again(const FinishedRun& run, const clock::MeasuredTimes& measured, const SimulatedMachine& machine,
                     const engine::Setup& changed, const clock::Changes& scales, WhatIf& answer) {
   const auto walked = [&](const engine::Setup& setup, clock::OpTimes undrawn) {
@@ -312,9 +313,9 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
 
   const auto link = was.emulate.link();
   const bool shared_link = was.simulate.cluster.empty();
-  const clock::MeasuredTimes measured(
-      run.setup, run.traces, link ? std::optional(link->latency_seconds * 1e9) : std::nullopt, shared_link, {},
-      one_fabric(run));
+  const clock::MeasuredTimes measured(run.setup, run.traces,
+                                      link ? std::optional(link->latency_seconds * 1e9) : std::nullopt, shared_link, {},
+                                      one_fabric(run));
   answer.links = measured.links();
   answer.straggler = measured.straggler();
   clock::Changes changes = replay_changes(was, is, question);

@@ -51,8 +51,8 @@ struct WhatIf {
   account::Summary change;
   double replay_error = 0;  ///< of the unchanged run: replayed / measured - 1
   RunDoubt doubt;
-  std::string machine;            ///< whose times answered, if the run was simulated on it; empty: the run's own op times
-  bool by_allocator = false;      ///< memory is what PyTorch's allocator reserves, else from the schedule
+  std::string machine;        ///< whose times answered, if the run was simulated on it; empty: the run's own op times
+  bool by_allocator = false;  ///< memory is what PyTorch's allocator reserves, else from the schedule
   std::string disturbed_because;  ///< why_disturbed()
 };
 

@@ -697,7 +697,7 @@ TEST(WhatIfTimes, AKindThatWasNotMeasuredTakesWhatItsLinkDoes) {
 
 TEST(WhatIfTimes, WhereLinksDifferOnlyRanksAsManyAndAsFarApartTell) {
   Recorded run;
-  run.add(OpKind::all_gather, Lane::all_gather, Group::shard, 1000);        // ranks 0, 1
+  run.add(OpKind::all_gather, Lane::all_gather, Group::shard, 1000);          // ranks 0, 1
   run.add(OpKind::all_reduce, Lane::reduce_scatter, Group::replicate, 1000);  // ranks 0, 2
   run.record({std::vector<Times>(4, {1000, 5000}), std::vector<Times>(4, {1000, 17'000})});
   const MeasuredTimes measured(run.training, run.traces, std::nullopt, false, {}, false);
