@@ -69,7 +69,7 @@ class FolderTest(unittest.TestCase):
                     "trials": trials, "memory": {"peak_bytes": run["memory"]["peak_bytes"]}}
         folder = self.folder / "compared"
         folder.mkdir()
-        value = {"schema_version": 1, "sentence": "B is 50.0 % faster than A.", "ratio": 0.5, "aa_noise": 0.012,
+        value = {"schema_version": 1, "sentence": "B takes 50.0 % less step time than A.", "ratio": 0.5, "aa_noise": 0.012,
                  "interleaved": True, "differing_keys": [{"key": "fsdp.backward_prefetch", "a": "none", "b": "pre"}],
                  "a": side("slow.toml", 1.0, "none"), "b": side("quick.toml", 0.5, "pre"), "world": run["world"]}
         change(value)

@@ -160,7 +160,7 @@ class Served(FolderTest):
 
     def test_a_result_without_a_trace_has_its_report(self) -> None:
         server = self.serve(self.comparison())
-        self.assertIn(b"B is 50.0 % faster than A.", self.ask(server, "/TOKEN/")[2])
+        self.assertIn(b"B takes 50.0 % less step time than A.", self.ask(server, "/TOKEN/")[2])
 
     def test_python_opens_it_too(self) -> None:
         server = fsdpbench.load(DATA / "run").open(browser=False)

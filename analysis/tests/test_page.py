@@ -117,7 +117,7 @@ class Words(UndrawnTest):
     def test_two_runs(self) -> None:
         page = write_report(self.pair(), self.folder / "out").read_text(encoding="utf-8")
         text = "".join(Tags(page).text)
-        self.assertIn("B is 50\u00a0% faster than A: 50.2\u00a0ms a step instead of 100\u00a0ms.", text)
+        self.assertIn("B takes 50\u00a0% less step time than A: 50.2\u00a0ms a step instead of 100\u00a0ms.", text)
         self.assertIn('<td class="name">fsdp.backward_prefetch</td><td class="name">none</td><td class="name">pre</td>',
                       page)
         self.assertNotIn("fsdp.forward_prefetch</td>", page)
@@ -126,7 +126,7 @@ class Words(UndrawnTest):
 
     def test_comparison(self) -> None:
         text = "".join(Tags(self.page(self.comparison())).text)
-        for words in ("B is 50.0 % faster than A.", "A (slow.toml): A step takes", "halves of one side's own trials",
+        for words in ("B takes 50.0 % less step time than A.", "A (slow.toml): A step takes", "halves of one side's own trials",
                       "fsdp.backward_prefetchnonepre", "median of 3 trials"):
             self.assertIn(words, text)
 

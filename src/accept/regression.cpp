@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "record/table.h"
 
@@ -36,10 +39,6 @@ std::vector<std::string> names_of(std::span<const ResultFigures> results) {
   return names;
 }
 
-bool positive(const std::vector<double>& values) {
-  return std::ranges::all_of(values, [](double value) { return value > 0; });
-}
-
 /// `every`: outliers count, too.
 BaselineFigure together(std::span<const ResultFigures> results, const std::string& name, bool every) {
   BaselineFigure all;
@@ -48,22 +47,15 @@ BaselineFigure together(std::span<const ResultFigures> results, const std::strin
   std::vector<double> values;
   for (const ResultFigures& result : results) {
     const MeasuredFigure* figure = figure_named(result, name);
-    if (figure == nullptr || figure->value.n == 0) continue;
+    if (figure == nullptr) continue;
+    all.figure = *figure;
+    if (figure->value.n == 0) continue;
     figures.push_back(figure);
     owners.push_back(result.name);
     values.push_back(figure->value.median);
   }
-  if (figures.empty()) {
-    for (const ResultFigures& result : results) {
-      if (const MeasuredFigure* figure = figure_named(result, name)) all.figure = *figure;
-    }
-    return all;
-  }
+  if (figures.empty()) return all;
   all.figure = *figures.front();
-  if (figures.size() == 1) {
-    all.values = values;
-    return all;
-  }
   const std::vector<bool> counts = every ? std::vector<bool>(values.size(), true) : account::inliers(values);
   all.figure.samples.clear();
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -74,12 +66,12 @@ BaselineFigure together(std::span<const ResultFigures> results, const std::strin
     all.values.push_back(values[i]);
     all.figure.samples.insert(all.figure.samples.end(), figures[i]->samples.begin(), figures[i]->samples.end());
   }
-  all.figure.value = median_interval(all.values);
+  if (figures.size() > 1) all.figure.value = median_interval(all.values);
   return all;
 }
 
 bool enough(const std::vector<double>& values) {
-  return values.size() >= static_cast<std::size_t>(account::kFewestTrials) && positive(values);
+  return std::cmp_greater_equal(values.size(), account::kFewestTrials) && std::ranges::min(values) > 0;
 }
 
 /// Scatter of results as the figures of one unit show it together.
@@ -136,16 +128,33 @@ double seconds_of(const MeasuredFigure& figure) {
 /// Stands for any factor: a rank whose peer has lost its processor waits for whole time slices.
 constexpr double kSlicesLost = 1000;
 
-double most_taken(std::span<const ResultFigures> results) {
-  double most = 0;
-  for (const ResultFigures& result : results) most = std::max(most, result.others_share);
-  return most;
+/// The result beside which other programs took most.
+const ResultFigures& busiest(std::span<const ResultFigures> results) {
+  return *std::ranges::max_element(results, {}, &ResultFigures::others_share);
 }
 
-/// Fills verdict and sentence from the difference; `why`: what it rests on; `taken`: the most that other programs took
-/// of the processors; `missing`: results that the baseline lacks.
-void decide(Change& c, bool explains, const std::string& why, double taken, std::size_t missing, double threshold) {
+/// What a user can do about a figure that may be worse by the threshold; `seconds`: that each earlier result measured,
+/// if runs so short are recorded to scatter, else 0.
+std::string what_would_tell(const account::Samples& before, const account::Samples& now, const account::Rule& rule,
+                            double seconds) {
+  const auto results = static_cast<int>(before.results.size());
+  const std::optional<int> needed = account::results_to_exclude(before, now, rule);
+  const int more = std::max(needed.value_or(results), account::kFewestTrials) - results;
+  if (seconds > 0) {
+    const double times = static_cast<double>(before.repetitions.size()) / results;
+    return fmt::format("store results that measure it for {:.3g} s ({:.0f} times instead of {:.0f}){}", kSettled_s,
+                       std::ceil(times * kSettled_s / seconds), times,
+                       needed ? fmt::format(", or {} more like these", more) : "");
+  }
+  return more > 0 ? fmt::format("add {} more to the baseline", more) : "gate several results together";
+}
+
+/// Fills verdict and sentence from the difference; `why`: what it rests on; `disturbed`: the result beside which
+/// other programs took most; `advice`: for a figure that may be worse by the threshold.
+void decide(Change& c, bool explains, const std::string& why, const ResultFigures& disturbed,
+            const std::function<std::string()>& advice, double threshold) {
   const account::Difference& d = c.difference;
+  const double taken = disturbed.others_share;
   const bool sharp = d.evidence == RestsOn::counted || d.evidence == RestsOn::numbers;
   // Then the ends of the interval are a convention, which says nothing to a reader.
   const bool any_factor = d.evidence != RestsOn::counted && most_slowed(taken) >= kSlicesLost;
@@ -165,11 +174,12 @@ void decide(Change& c, bool explains, const std::string& why, double taken, std:
     j.verdict = Verdict::fail;
   } else if (d.evidence == RestsOn::counted || d.at_most - 1 < threshold) {
     j.verdict = Verdict::pass;
+  } else if (any_factor) {
+    c.reason = fmt::format("; so busy a host may have slowed it by any factor: measure {} again when the host is quiet",
+                           disturbed.name);
   } else {
-    c.reason += any_factor ? "; so busy a host may have slowed it by any factor: measure again when the host is quiet"
-                           : fmt::format("; it may be worse by up to {:.1f} %, so {:.3g} % cannot be excluded: add {}",
-                                         100 * (d.at_most - 1), 100 * threshold,
-                                         missing > 0 ? fmt::format("{} more to the baseline", missing) : "results");
+    j.sentence += fmt::format(", at most {:.1f} % worse", 100 * (d.at_most - 1));
+    c.reason += fmt::format("; {:.3g} % cannot be excluded: {}", 100 * threshold, advice());
   }
   if (taken > 0) c.reason += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
   j.sentence += c.reason;
@@ -232,7 +242,9 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
   const std::map<std::string, Family> by_unit = families(before);
   const auto judged = std::ranges::count_if(
       before, [](const BaselineFigure& f) { return !f.figure.counted && !f.figure.explains && !f.values.empty(); });
-  const double taken = std::max(most_taken(baseline), most_taken(now));
+  const ResultFigures &busiest_before = busiest(baseline), &busiest_now = busiest(now);
+  const ResultFigures& disturbed =
+      busiest_now.others_share < busiest_before.others_share ? busiest_before : busiest_now;
   std::vector<Change> changes;
   const auto begin = [&](const BaselineFigure& f) -> Change& {
     Change& change = changes.emplace_back();
@@ -276,16 +288,18 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
       rule.also.push_back({family->second.variance, std::min(kMostBorrowed, lent)});
     }
     if (recorded > 0) rule.also.push_back({recorded * recorded, kRecordedWorth});
-    change.difference =
-        account::judge({f.values, f.figure.samples, f.figure.value, most_slowed(most_taken(baseline))},
-                       {found->values, found->figure.samples, found->figure.value, most_slowed(most_taken(now))}, rule);
+    const account::Samples earlier{f.values, f.figure.samples, f.figure.value,
+                                   most_slowed(busiest_before.others_share)};
+    const account::Samples later{found->values, found->figure.samples, found->figure.value,
+                                 most_slowed(busiest_now.others_share)};
+    change.difference = account::judge(earlier, later, rule);
     std::string why = rests_on(change.difference.evidence, unseen, f.values.size());
     if (recorded > 0 && change.difference.evidence == RestsOn::results) {
       why += fmt::format(", and runs as short as these ({:.2g} s) were recorded to scatter by {:.0f} %", seconds,
                          100 * recorded);
     }
-    const auto fewest = static_cast<std::size_t>(account::kFewestTrials);
-    decide(change, f.figure.explains, why, taken, fewest - std::min(fewest, f.values.size()), threshold);
+    const auto advice = [&] { return what_would_tell(earlier, later, rule, recorded > 0 ? seconds : 0); };
+    decide(change, f.figure.explains, why, disturbed, advice, threshold);
   }
   for (const BaselineFigure& f : after) {
     if (find_in(before, f.figure.name) != nullptr) continue;

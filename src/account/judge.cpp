@@ -227,6 +227,17 @@ Difference judge(const Samples& before, const Samples& now, const Rule& rule) {
   return d;
 }
 
+std::optional<int> results_to_exclude(const Samples& before, const Samples& now, const Rule& rule) {
+  const double variance = best_evidence(before, now, rule) == RestsOn::results ? log_variance(before.results) : 0;
+  for (int n = std::max(static_cast<int>(before.results.size()) + 1, kFewestTrials); n <= 100; ++n) {
+    Difference d{.ratio = now.value.median / before.value.median};
+    by_scatter(with_known({variance, n - 1}, rule.also), median_variance(n) + median_variance(now.results.size()), rule,
+               d);
+    if (d.at_most * before.slowed - 1 < rule.threshold) return n;
+  }
+  return std::nullopt;
+}
+
 Difference judge_in_turns(std::span<const std::vector<double>> before, std::span<const std::vector<double>> now,
                           double threshold) {
   const auto side = [](std::span<const std::vector<double>> trials) {

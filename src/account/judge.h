@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -85,6 +86,10 @@ struct Difference {
 /// Both sides must have values above 0 unless they are counted. With `in_turns` equally many results, at least
 /// kFewestTrials; throws std::invalid_argument otherwise.
 Difference judge(const Samples& before, const Samples& now, const Rule& rule);
+
+/// How many earlier results would exclude that the figure is worse by the threshold, if they have the middle of these
+/// and scatter as these do (of fewer than kFewestTrials nobody knows: not at all). Absent: 100 would not.
+std::optional<int> results_to_exclude(const Samples& before, const Samples& now, const Rule& rule);
 
 /// Trials of both sides, in turns, each with its repetitions (steps).
 Difference judge_in_turns(std::span<const std::vector<double>> before, std::span<const std::vector<double>> now,

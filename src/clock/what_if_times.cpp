@@ -181,8 +181,8 @@ class Library {
     for (const int i : by_kind_.at({work.unit, op.kind, links})) {
       const Op& known = schedule_.ops[i];
       const double amount = work_of(known, schedule_, measured_.run().plan.groups, measured_.run().sizes).amount;
-      if (amount < work.amount) less = std::min(less, work.amount / amount);
-      if (amount > work.amount) more = std::min(more, amount / work.amount);
+      if (amount <= work.amount) less = std::min(less, work.amount / amount);
+      if (amount >= work.amount) more = std::min(more, amount / work.amount);
     }
     return less < kMost && more < kMost ? 1 : std::min(less, more);
   }

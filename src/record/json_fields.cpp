@@ -51,4 +51,8 @@ void check_not_negative(const JsonPart& number) {
   if (!(number.number() >= 0)) number.refuse("a number from 0 on");
 }
 
+void check_share(const JsonPart& number) {
+  if (!(number.number() >= 0 && number.number() <= 1)) number.refuse("a share from 0 to 1");
+}
+
 }  // namespace fsdpbench::app

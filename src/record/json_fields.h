@@ -78,6 +78,7 @@ struct ObjectFacts {
 /// Checks of what is read.
 void check_positive(const JsonPart& number);
 void check_not_negative(const JsonPart& number);
+void check_share(const JsonPart& number);  ///< of a whole, as a fraction
 
 template <class T>
 class Fields;

@@ -22,8 +22,8 @@ using nlohmann::json;
 
 std::string change(double ratio) {
   const double percent = 100 * (ratio - 1);
-  if (std::abs(percent) < 0.05) return "0.0 %";
-  return fmt::format("{:.1f} % {}", std::abs(percent), percent > 0 ? "slower" : "faster");
+  if (std::abs(percent) < 0.05) return "the same step time";
+  return fmt::format("{:.1f} % {} step time", std::abs(percent), percent > 0 ? "more" : "less");
 }
 
 /// Median over trials; absent if a trial does not have the figure.
@@ -161,23 +161,23 @@ std::string verdict_sentence(const Comparison& comparison) {
   const char* suffix = comparison.evidence == Evidence::stored ? "'s run" : "";
   const double percent = 100 * comparison.threshold;
   if (comparison.evidence == Evidence::simulated && d.low == d.high) {
-    if (d.verdict != Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(d.ratio));
+    if (d.verdict != Verdict::no_difference) return fmt::format("B takes {} than A, simulated.", change(d.ratio));
     if (d.ratio == 1) return "No difference: A and B take the same time, simulated.";
-    return fmt::format("No relevant difference: B is {}, simulated (threshold {:.1f} %).", change(d.ratio), percent);
+    return fmt::format("No relevant difference: B takes {}, simulated (threshold {:.1f} %).", change(d.ratio), percent);
   }
   const std::string interval =
       fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}", 100 * (1 - 2 * account::kTail), d.low, d.high);
   const bool certain = d.low > 1 || d.high < 1;
   switch (d.verdict) {
     case Verdict::faster:
-    case Verdict::slower: return fmt::format("B{0} is {1} than A{0} ({2}).", suffix, change(d.ratio), interval);
+    case Verdict::slower: return fmt::format("B{0} takes {1} than A{0} ({2}).", suffix, change(d.ratio), interval);
     case Verdict::no_difference:
-      return fmt::format("No relevant difference: B{} is {} (threshold {:.1f} %; {}).", suffix, change(d.ratio),
+      return fmt::format("No relevant difference: B{} takes {} (threshold {:.1f} %; {}).", suffix, change(d.ratio),
                          percent, interval);
     case Verdict::inconclusive: break;
   }
   if (certain) {
-    return fmt::format("Inconclusive: B{} is {} ({}); whether it is {:.1f} % is not known.", suffix, change(d.ratio),
+    return fmt::format("Inconclusive: B{} takes {} ({}); whether it is {:.1f} % is not known.", suffix, change(d.ratio),
                        interval, percent);
   }
   return fmt::format("No difference found ({}); it could still be up to {:.1f} %.", interval,

@@ -65,7 +65,7 @@ struct Comparison {
 Comparison compare_sides(ComparedSide a, ComparedSide b, Evidence evidence,
                          double threshold = account::kPracticalThreshold);
 
-/// The verdict in one sentence: "B is 5.2 % slower than A (99 % interval of B / A: 1.041 to 1.063)."
+/// The verdict in one sentence: "B takes 5.2 % more step time than A (99 % interval of B / A: 1.041 to 1.063)."
 std::string verdict_sentence(const Comparison& comparison);
 
 /// "A = …, B = …", the keys that differ, medians, parts of the step, memory, and the verdict.

@@ -340,7 +340,7 @@ const Fields<Trial>& trial_fields() {
   static const Fields<Trial> kAll{"Trial", "One timed run of a configuration. What was not measured is absent.", "runs/trial.h", {
     Rule{check_trial},
     {"world", &Trial::world, "", "what it was measured with"},
-    {"others_share", &Trial::others_share, "", "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of simulations", if_any},
+    {"others_share", &Trial::others_share, "", "share of the busiest host's processors that other programs took meanwhile, as a fraction; not of simulations", check_share, if_any},
     {"metrics", metrics_fields(), when(was_measured)},
     {"memory", memory_fields()},
     {"host_memory", {"HostMemory", "Pinned host memory of the rank that needed most ([offload.md](offload.md)).", "base/lane_pool.h", {

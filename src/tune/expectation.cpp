@@ -417,7 +417,8 @@ std::string amount_text(const PossibleReason& e) {
   const auto number = [&](double v) { return fmt::format("{:.{}f}", part ? 100 * v : v, part || v >= 100 ? 0 : 1); };
   const std::string text = fmt::format("{}{}", number(e.amount.value), kReasonWords[e.what].of);
   if (!e.amount.bounds) return text;
-  return text + fmt::format(" (95 %: {} to {})", number(e.amount.bounds->low), number(e.amount.bounds->high));
+  const auto& [low, high] = *e.amount.bounds;
+  return text + fmt::format(" (95 %: {} {})", number(low), std::isinf(high) ? "or more" : "to " + number(high));
 }
 
 std::string published_text(const NearestPublished& p) {

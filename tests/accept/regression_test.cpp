@@ -19,6 +19,7 @@ namespace {
 using account::RestsOn;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -112,13 +113,16 @@ TEST(Changes, OtherWorkIsNoChangeAndAChangeThatItCannotExplainIsOne) {
 
 TEST(Changes, AHostThatWasTooBusyToSayAnythingIsTheReason) {
   ResultFigures before = result("a", {rate("pairs", {100, 101, 102, 100, 99, 101})}), now = before;
+  now.name = "b";
   now.others_share = 0.96;
   const Change change = judge_changes({{before}}, {{now}}).front();
   EXPECT_EQ(change.judgement.verdict, Verdict::inconclusive);
   EXPECT_THAT(change.judgement.sentence,
-              AllOf(HasSubstr("any factor: measure again when the host is quiet"),
+              AllOf(HasSubstr("any factor: measure b again when the host is quiet"),
                     HasSubstr("other programs took up to 96 % of the processors"), Not(HasSubstr("interval of")),
                     Not(HasSubstr("add 2 more to the baseline"))));
+  before.others_share = 0.97;
+  EXPECT_THAT(judge_changes({{before}}, {{now}}).front().judgement.sentence, HasSubstr("measure a again"));
 }
 
 TEST(Changes, MoreTimeIsWorse) {
@@ -153,8 +157,7 @@ TEST(Changes, OneEarlierResultCannotSayHowRunsScatter) {
       EXPECT_GT(c.difference.at_most, 1.2 * factor);
       EXPECT_THAT(c.judgement.sentence,
                   HasSubstr("; one earlier result cannot say how runs scatter, so it is assumed that "
-                            "they may differ by a factor of 1.2; it may be worse by up to "));
-      EXPECT_THAT(c.judgement.sentence, HasSubstr("so 5 % cannot be excluded: add 2 more to the baseline"));
+                            "they may differ by a factor of 1.2; 5 % cannot be excluded: add 2 more to the baseline"));
     }
     EXPECT_EQ(against_one(on, 1.3).judgement.verdict, Verdict::fail);
     EXPECT_EQ(against_one(on, 1.0, 200, 0.25).judgement.verdict, Verdict::pass) << "25 % can be excluded";
@@ -245,7 +248,7 @@ TEST(Changes, WhatIsMissingIsNoPass) {
 TEST(Changes, ABaselineThatShowsNothingIsInconclusive) {
   const Change c = only(results_of({100, 40, 160}), rate("pairs", {100}));
   EXPECT_EQ(c.judgement.verdict, Verdict::inconclusive);
-  EXPECT_THAT(c.judgement.sentence, HasSubstr("add results"));
+  EXPECT_THAT(c.judgement.sentence, HasSubstr("gate several results together"));
 }
 
 TEST(Changes, AMeasurementOfZeroCannotBeJudged) {
@@ -551,7 +554,31 @@ TEST(Changes, ShortRunsAreHeldAgainstWhatIsRecordedOfThem) {
   EXPECT_THAT(c.judgement.sentence, ::testing::EndsWith("may differ by a factor of 10"));
   const Change open = only(long_one, time_of("step", std::vector<double>(4, 125)));
   EXPECT_THAT(open.judgement.sentence,
-              HasSubstr(fmt::format("it may be worse by up to {:.1f} %, so 5 %", 100 * (open.difference.at_most - 1))));
+              HasSubstr(fmt::format(", at most {:.1f} % worse; one", 100 * (open.difference.at_most - 1))));
+}
+
+/// Following the advice must help: as many results, or results as long, pass where none of them scatter.
+TEST(Changes, WhatWouldTellIsSaidAndTrue) {
+  const auto gated = [](std::size_t results, std::size_t steps, double wobble = 0.0) {
+    std::vector<ResultFigures> all;
+    for (std::size_t i = 0; i < results; ++i) {
+      const double ms = 75 * (1 + wobble * (static_cast<double>(i % 3) - 1));
+      all.push_back(result("a", {time_of("step", std::vector<double>(steps, ms))}));
+      all.back().measured_on = MeasuredOn::processors;
+    }
+    return only(all, time_of("step", std::vector<double>(10, 75))).judgement;
+  };
+  EXPECT_THAT(gated(3, 10).sentence, EndsWith("; 5 % cannot be excluded: store results that measure it for 2 s (27 "
+                                              "times instead of 10), or 9 more like these"));
+  EXPECT_EQ(gated(11, 10).verdict, Verdict::inconclusive);
+  EXPECT_EQ(gated(12, 10).verdict, Verdict::pass);
+  EXPECT_EQ(gated(3, 26).verdict, Verdict::inconclusive);
+  EXPECT_EQ(gated(3, 27).verdict, Verdict::pass);
+  EXPECT_THAT(gated(1, 10).sentence, EndsWith("or 11 more like these"));
+  EXPECT_THAT(gated(3, 30, 0.02).sentence, EndsWith("cannot be excluded: add 3 more to the baseline"));
+  EXPECT_EQ(gated(6, 30, 0.02).verdict, Verdict::pass);
+  EXPECT_THAT(gated(3, 30, 0.2).sentence, EndsWith("cannot be excluded: gate several results together"));
+  EXPECT_THAT(gated(3, 10, 0.2).sentence, EndsWith("(27 times instead of 10)")) << "no number of results would do";
 }
 
 /// One figure that is 0 in all results has no logarithm to lend.

@@ -597,6 +597,15 @@ TEST(WhatIfTimes, WhatWasNotMeasuredIsToldByWhatIsNearest) {
     EXPECT_EQ(told.reach[c.reach], c.reach == Reach::measured ? 5 : 1) << what;
     EXPECT_NEAR(told.doubt_ns, c.doubt * static_cast<double>(c.ns), 1) << what;
   }
+  for (const int count : {666, 1333}) {  // of another module, and as large as the smallest and the largest measured
+    schedule::Training other = run.training;
+    Op& op = other.schedules.steps.front().ops.front();
+    op.work = schedule::Collective{.group = Group::shard, .count = count};
+    op.module = 7;
+    const WhatIfTimes told = what_if_times(measured, other);
+    EXPECT_EQ(told.reach[Reach::interpolated], 1) << count;
+    EXPECT_NEAR(told.doubt_ns, 0, 1) << count;
+  }
   // Doubts of a lane err together, those of two lanes by chance.
   schedule::Training other = run.training;
   std::vector<Op>& ops = other.schedules.steps.front().ops;

@@ -145,6 +145,22 @@ class Pages(Program):
             digits = len(wanted.partition(".")[2])
             self.assertEqual(f"{float(said):.{digits}f}" if wanted[0] != '"' else f'"{said}"', wanted, expression)
 
+    def test_the_script_of_the_tutorial_is_the_exported_one(self) -> None:
+        name = "docs/tutorials/tune-fsdp2.md"
+        self.page(name)
+        shown = blocks((program.SOURCE / name).read_text(encoding="utf-8"), "python")[-1][1]
+        self.assertIn(shown, (self.folder / "runs/tuned/pytorch_fsdp2.py").read_text(encoding="utf-8"))
+
+    def test_a_reader_of_readme_and_tutorials_needs_one_folder(self) -> None:
+        """No command writes where one of an earlier page has written, which would be refused."""
+        written: list[str] = []
+        for page in (program.SOURCE / "README.md", *sorted((program.SOURCE / "docs/tutorials").glob("*.md"))):
+            for _, content in blocks(page.read_text(encoding="utf-8"), "console"):
+                for command, _ in commands(content):
+                    written += re.findall(r" --out (\S+)", command)
+        self.assertGreater(len(written), 10)
+        self.assertCountEqual(written, set(written))
+
     def test_every_page_with_a_console_is_run(self) -> None:
         found = {str(page.relative_to(program.SOURCE)) for folder in (program.SOURCE / "docs", program.SOURCE)
                  for page in (folder.rglob("*.md") if folder.name == "docs" else folder.glob("*.md"))

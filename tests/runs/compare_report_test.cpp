@@ -45,9 +45,10 @@ TEST(StoredComparison, SaysThatTheRunsDidNotTakeTurns) {
   const ComparedSide b = stored_side("b", {"b/result.json", result({120, 121, 120}, "none", "Y")});
   const Comparison c = compare_sides(a, b, Evidence::stored);
   const std::string table = compare_table(c);
-  EXPECT_THAT(table, AllOf(HasSubstr("B's run is 20.0 % slower than A's run"), HasSubstr("did not take turns"),
-                           HasSubstr("--rerun"), HasSubstr("different programs or machines: cpu: X / Y."),
-                           HasSubstr("fsdp.backward_prefetch"), Not(HasSubstr("fsdp.layout"))));
+  EXPECT_THAT(table,
+              AllOf(HasSubstr("B's run takes 20.0 % more step time than A's run"), HasSubstr("did not take turns"),
+                    HasSubstr("--rerun"), HasSubstr("different programs or machines: cpu: X / Y."),
+                    HasSubstr("fsdp.backward_prefetch"), Not(HasSubstr("fsdp.layout"))));
   const json j = compare_json(c);
   EXPECT_EQ(j["interleaved"], false);
   EXPECT_EQ(j["verdict"], "slower");
@@ -58,7 +59,7 @@ TEST(SimulatedComparison, IsExact) {
   const ComparedSide a = stored_side("a", {"a/result.json", result({100, 100}, "pre", "X")});
   const ComparedSide b = stored_side("b", {"b/result.json", result({120, 120}, "none", "Y")});
   const Comparison c = compare_sides(a, b, Evidence::simulated);
-  EXPECT_EQ(verdict_sentence(c), "B is 20.0 % slower than A, simulated.");
+  EXPECT_EQ(verdict_sentence(c), "B takes 20.0 % more step time than A, simulated.");
   EXPECT_EQ(verdict_sentence(compare_sides(a, a, Evidence::simulated)),
             "No difference: A and B take the same time, simulated.");
   const std::string table = compare_table(c);
@@ -78,17 +79,19 @@ TEST(VerdictSentence, SaysWhichOfTheFourAnswersItIs) {
   Comparison c;
   c.evidence = Evidence::interleaved;
   c.difference = {.ratio = 1.052, .low = 1.041, .high = 1.063, .verdict = account::Verdict::slower};
-  EXPECT_EQ(verdict_sentence(c), "B is 5.2 % slower than A (99 % interval of B / A: 1.041 to 1.063).");
+  EXPECT_EQ(verdict_sentence(c), "B takes 5.2 % more step time than A (99 % interval of B / A: 1.041 to 1.063).");
   c.difference = {.ratio = 1.002, .low = 0.999, .high = 1.004, .verdict = account::Verdict::no_difference};
   EXPECT_EQ(verdict_sentence(c),
-            "No relevant difference: B is 0.2 % slower (threshold 1.0 %; 99 % interval of B / A: 0.999 to 1.004).");
+            "No relevant difference: B takes 0.2 % more step time (threshold 1.0 %; 99 % interval of B / A: 0.999 to "
+            "1.004).");
   c.difference = {.ratio = 1.002, .low = 0.98, .high = 1.024, .verdict = account::Verdict::inconclusive};
   EXPECT_EQ(verdict_sentence(c),
             "No difference found (99 % interval of B / A: 0.980 to 1.024); it could still be up to 2.4 %.");
   c.difference = {.ratio = 1.004, .low = 1.001, .high = 1.012, .verdict = account::Verdict::inconclusive};
-  EXPECT_EQ(verdict_sentence(c),
-            "Inconclusive: B is 0.4 % slower (99 % interval of B / A: 1.001 to 1.012); whether it is 1.0 % is not "
-            "known.");
+  EXPECT_EQ(
+      verdict_sentence(c),
+      "Inconclusive: B takes 0.4 % more step time (99 % interval of B / A: 1.001 to 1.012); whether it is 1.0 % is not "
+      "known.");
 }
 
 TEST(StoredComparison, DamagedResultsAreSaidToBe) {

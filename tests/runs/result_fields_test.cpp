@@ -1,5 +1,6 @@
 #include "runs/result_fields.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,6 +85,11 @@ TEST(TrialFields, SaysWhatIsMissingOrWrong) {
   j = to_json(made_up_trial({1}));
   j["world"]["cpu"] = 7;
   EXPECT_THAT(error(j), HasSubstr("world.cpu: expected a text, found 7"));
+  for (const double share : {2.5, -0.5}) {
+    j = to_json(made_up_trial({1}));
+    j["others_share"] = share;
+    EXPECT_THAT(error(j), HasSubstr(fmt::format("others_share: expected a share from 0 to 1, found {}", share)));
+  }
 }
 
 TEST(TrialFields, EveryNumberOfTheMetricsIsAFigureOnce) {

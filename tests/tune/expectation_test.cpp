@@ -22,8 +22,10 @@
 namespace fsdpbench::app {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using What = PossibleReason::What;
 using Unit = MeasuredRate::Unit;
 
@@ -148,6 +150,21 @@ TEST(Expectation, OfAClusterHasIntervalsThatTheReasonsShare) {
   const nlohmann::json j = fields<Expectation>().write(below);
   EXPECT_FALSE(j.at("measured").at("as_expected"));
   EXPECT_EQ(j.at("reasons").size(), below.reasons.size());
+}
+
+/// If the step may be so long that it takes longer than measured even with nothing to compute, no speed is the highest.
+TEST(Expectation, AnIntervalWithoutAnUpperEndSaysOrMore) {
+  const Cell cell = on_dgx({"train.seq_len=4096"});
+  const double expected_ms = expectation_of(cell).step_ms.value;
+  for (double part = 0.9; part > 0.1; part *= 0.9) {
+    const Expectation e = expectation_of(cell, MeasuredRate{Unit::step_ms, part * expected_ms});
+    if (e.reasons.empty() || e.reasons[0].what != What::computation) continue;
+    if (!std::isinf(e.reasons[0].amount.bounds->high)) continue;
+    EXPECT_THAT(expectation_text(e), AllOf(HasSubstr(" or more)"), Not(HasSubstr("inf)"))));
+    EXPECT_TRUE(fields<Expectation>().write(e).at("reasons")[0].at("high").is_null());
+    return;
+  }
+  FAIL() << "no measured step has such an interval";
 }
 
 TEST(Expectation, AnUtilisationNeedsAPeak) {

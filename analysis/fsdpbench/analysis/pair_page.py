@@ -125,8 +125,8 @@ def _compared(sides: List[Side]) -> str:
     if None in times or times[0] <= 0:
         return "One of the two has no measured step, so they cannot be compared."
     change = 100 * (times[1] / times[0] - 1)
-    words = "as fast as" if abs(change) < 0.05 else f"{percent(abs(change))} {'slower' if change > 0 else 'faster'} than"
-    return f"B is {words} A: {milliseconds(times[1])} a step instead of {milliseconds(times[0])}."
+    words = "as long as" if abs(change) < 0.05 else f"{percent(abs(change))} {'more' if change > 0 else 'less'} step time than"
+    return f"B takes {words} A: {milliseconds(times[1])} a step instead of {milliseconds(times[0])}."
 
 
 def _breakdown(sides: List[Side], things: str) -> Picture:

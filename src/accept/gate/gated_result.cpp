@@ -212,9 +212,10 @@ GatedResult read_gated_result(const std::string& given) {
                                                       : accept::MeasuredOn::gpus;
     result.date = j.at("world").text("date", "");
     result.digest = j.at("digest").text();
-    if (result.kind == to_string(ResultKind::acceptance) && backend == "cpu") {
-      const double share = j.has("others_share") ? j.at("others_share").number() : 0;
-      if (share >= kQuietShare) result.figures.others_share = share;
+    if (result.kind == to_string(ResultKind::acceptance) && j.has("others_share")) {
+      check_share(j.at("others_share"));
+      const double share = j.at("others_share").number();
+      if (backend == "cpu" && share >= kQuietShare) result.figures.others_share = share;
     }
   } catch (const ConfigError& error) {
     std::string why = error.what();

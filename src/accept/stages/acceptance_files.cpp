@@ -311,7 +311,7 @@ const Fields<AcceptanceFile>& acceptance_fields() {
       {"ready_s", via(&A::measured, &M::ready_s), "s", "time until the device of each rank was ready"},
       {"clocks", via(&A::measured, &M::clocks), "", "clock of each rank; empty if all ranks are threads of one process"},
     }}},
-    {"others_share", via(&A::measured, &M::others_share), "", "share of the busiest host's processors that other programs took meanwhile, as a fraction"},
+    {"others_share", via(&A::measured, &M::others_share), "", "share of the busiest host's processors that other programs took meanwhile, as a fraction", check_share},
     {"transports", via(&A::measured, &M::transports), "", "what carried the bytes of each rank; empty: it does not know"},
     {"scales", as<ListOf<scale_fields>>(&A::measured, &M::scales), "", "collectives of the most frequent unit, in groups of ranks"},
     {"lateness", via(&A::report, &R::lateness), "", "waiting and moving bytes; absent if no rank was compared"},

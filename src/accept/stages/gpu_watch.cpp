@@ -85,7 +85,7 @@ Fields<WatchedGpu> declared() {
   return {"WatchedGpu", "State of a rank's GPU during the run.", "accept/stages/gpu_watch.h", {
     {"unknown_because", &G::unknown_because, "", "why nothing is known of it", if_any},
     {"limits", &G::limits, "", "bits of what held its clocks down"},
-    {"throttled", &G::throttled, "", "share of all samples in which it throttled"},
+    {"throttled", &G::throttled, "", "share of all samples in which it throttled", check_share},
     {"sm_mhz", &G::sm_mhz, "MHz", "its clock then"},
     {"complaints", &G::complaints, "", "what it reported"},
   }};

@@ -287,14 +287,14 @@ TEST(Gate, ResultsOfTwoKindsAreNoneOfOneGate) {
 
 TEST(Gate, AReasonOfSeveralFiguresIsSaidOnce) {
   GatedResult now = with_figures({{"a", 12}, {"b", 11}, {"c", 11}});
+  now.figures.name = "tonight";
   now.figures.others_share = 0.96;
   const std::string text =
       gate_table(judge_gate(baseline_of({with_figures({{"a", 10}, {"b", 10}, {"c", 10}, {"d", 5}, {"e", 5}})}), {now},
                             OtherMachine::no, 0.05));
   EXPECT_EQ(text.substr(text.find("\n\n") + 2),
-            "inconclusive: 3 figures (a; b; c): on a computed clock results do not scatter; so busy a host may have "
-            "slowed it by any factor: measure again when the host is quiet; other programs took up to 96 % of the "
-            "processors\n"
+            "inconclusive: 3 figures (a; b; c): so busy a host may have slowed it by any factor: measure tonight again "
+            "when the host is quiet; other programs took up to 96 % of the processors\n"
             "inconclusive: 2 figures (d; e): the baseline has it, and the result does not\n"
             "inconclusive: r: no figure that was measured could be judged, only what is counted\n"
             "1 result of run, 1 in the baseline: with 3 or more, how much results of this machine scatter would "

@@ -117,6 +117,10 @@ TEST(GatedResultTest, OtherWorkBesideCpuRanksIsKept) {
     j["others_share"] = share;
     EXPECT_EQ(stored(j).figures.others_share, share < 0.1 ? 0 : share) << "less than a tenth is a quiet machine";
   }
+  for (const double share : {2.5, -0.5}) {
+    j["others_share"] = share;
+    EXPECT_THAT(config_error([&] { stored(j); }), HasSubstr("others_share: expected a share from 0 to 1"));
+  }
   j["others_share"] = 0.5;
   World gpus = world_of();
   gpus.backend = "cuda";
