@@ -244,7 +244,13 @@ std::string link_line(const clock::MeasuredTimes::Link& link) {
 /// Notes about what the prediction rests on.
 std::string basis(const WhatIf& answer) {
   if (!answer.machine.empty()) {
-    return fmt::format("simulated again, as the run was, by {}; the interval is theirs\n", answer.machine);
+    std::string text = fmt::format("simulated again, as the run was, by {}; the interval is theirs\n", answer.machine);
+    if (std::abs(answer.replay_error) >= 0.0005) {
+      text +=
+          fmt::format("the unchanged run takes {:+.2f} % now: its cluster, calibration or this program has changed\n",
+                      100 * answer.replay_error);
+    }
+    return text;
   }
   const auto count = [&](clock::TimeOrigin origin) { return answer.origins[origin]; };
   std::string text =

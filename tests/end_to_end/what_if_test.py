@@ -261,6 +261,15 @@ class WhatIf(unittest.TestCase):
         self.assertGreater(faster["change"]["ci_low"], -0.7)
         self.assertNotIn("machine", self.what_if(run, "--without-straggler"))
 
+    def test_a_cluster_that_has_changed_since_is_said_to(self) -> None:
+        cluster = self.folder / "own.toml"
+        text = (SOURCE / "profiles/clusters/gcp-a2.toml").read_text()
+        cluster.write_text(text)
+        run, _ = self.simulate(f"simulate.cluster={cluster}", "emulate.compute_tflops=none", "emulate.link_gb_per_s=none")
+        self.assertNotIn("has changed", self.call("what-if", run).stdout)
+        cluster.write_text(text.replace("framework_factor = 1.18", "framework_factor = 2.36"))
+        self.assertIn("this program has changed", self.call("what-if", run).stdout)
+
     def test_on_gpus_computation_that_newly_runs_beside_collectives_is_slower(self) -> None:
         """No model says by how much: the interval is wider, and to that side."""
         on = ["simulate.cluster=dgx-h100", "emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "model.width=4096",
