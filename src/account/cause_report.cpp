@@ -128,7 +128,7 @@ CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedu
 }
 
 CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics,
-                          const EvenRows& even_rows, const clock::Clock* machine) {
+                          const EvenRows& even_rows, const MachineFacts& machine) {
   const std::optional<LinkModel> link = what.config.emulate.link();
   CauseReport report = rank_causes(run, what.plan, what.policy, link, even_rows);
   constexpr double kLeastNoise = 100 * kPracticalThreshold;
@@ -149,7 +149,10 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   report.late_ranks = typical.late_ranks();
   std::vector<Asked> asked;
   for (const CauseShare& cause : report.causes) asked.push_back({cause.cause, cause.late_rank, even_rows});
-  Counterfactuals found = find_counterfactuals(typical, asked, noise_ms, machine);
+  std::optional<TypicalStep> contended;
+  if (machine.gpus) contended.emplace(run, what, noise_ms, true, clock::most_slowed_computation);
+  Counterfactuals found =
+      find_counterfactuals(typical, asked, noise_ms, machine.clock, contended ? &*contended : nullptr);
   report.knobs = std::move(found.knobs);
   for (std::size_t i = 0; i < report.causes.size(); ++i) report.causes[i].without = found.causes[i];
   Evidence evidence{.links_known = typical.knows_links()};

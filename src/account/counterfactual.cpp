@@ -124,10 +124,12 @@ struct Question {
 
 class Finder {
  public:
-  Finder(const TypicalStep& typical, double noise_ms, const clock::Clock* machine = nullptr)
-      : typical_(typical), noise_ms_(noise_ms), machine_(machine) {
+  Finder(const TypicalStep& typical, double noise_ms, const clock::Clock* machine = nullptr,
+         const TypicalStep* contended = nullptr)
+      : typical_(typical), noise_ms_(noise_ms), machine_(machine), contended_(contended) {
     typical_ms_ = step_ms({});
     if (machine_ != nullptr) machine_ns_ = machine_->forecast(typical_.training()).slowest_ns();
+    if (contended_ != nullptr) contended_ns_ = contended_->forecast(contended_->training()).slowest_ns();
   }
 
   Counterfactuals find(const std::vector<Asked>& causes) {
@@ -151,6 +153,7 @@ class Finder {
 
     for (Question& question : questions) {
       Counterfactual& answer = question.answer;
+      doubt_contention(question);
       advise(answer);
       if (answer.set.empty()) {
         const auto unsaid = [&](const Knob& knob) { return knob.cause == answer.cause && !knob.sayable; };
@@ -191,6 +194,15 @@ class Finder {
     count(*question.rebuilt, 1);
     count(typical_.training(), -1);
     question.answer.adds_collectives = std::ranges::any_of(more, [](const auto& entry) { return entry.second > 0; });
+  }
+
+  void doubt_contention(Question& question) const {
+    if (contended_ == nullptr || !question.rebuilt) return;
+    const double contended_ms = contended_->forecast(*question.rebuilt).slowest_ns() / contended_ns_ * typical_ms_;
+    Counterfactual& answer = question.answer;
+    answer.ci_low = std::min(answer.ci_low, answer.ci_low + answer.step_ms - contended_ms);
+    answer.ci_high = std::max(answer.ci_high, answer.ci_high + answer.step_ms - contended_ms);
+    if (answer.interval == IntervalKind::one_value) answer.interval = IntervalKind::range;
   }
 
   void advise(Counterfactual& answer) const {
@@ -284,7 +296,8 @@ class Finder {
   const TypicalStep& typical_;
   double noise_ms_;
   const clock::Clock* machine_;
-  double machine_ns_ = 0;  // of its step as it is
+  const TypicalStep* contended_;
+  double machine_ns_ = 0, contended_ns_ = 0;  // of their steps as they are
   double typical_ms_ = 0;
   std::optional<std::int64_t> peak_bytes_;
 };
@@ -292,8 +305,8 @@ class Finder {
 }  // namespace
 
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms,
-                                     const clock::Clock* machine) {
-  return Finder(typical, noise_ms, machine).find(causes);
+                                     const clock::Clock* machine, const TypicalStep* contended) {
+  return Finder(typical, noise_ms, machine, contended).find(causes);
 }
 
 Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms) {

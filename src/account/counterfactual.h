@@ -70,9 +70,11 @@ struct Counterfactuals {
 };
 /// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out. `machine`: the clock that a
 /// simulated run was made by, if it knows more than the run's op times tell: what a schedule that is built anew takes,
-/// over what the run's takes, is what it says. Null: there is none.
+/// over what the run's takes, is what it says. Null: there is none. `contended`: the typical step with a guess at what
+/// computation loses beside collectives, so that a schedule that puts other computation there may gain less, or more,
+/// than its replay says: one end of the interval goes as far. Null: the replay knows.
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms,
-                                     const clock::Clock* machine = nullptr);
+                                     const clock::Clock* machine = nullptr, const TypicalStep* contended = nullptr);
 /// Gain of another valid configuration of the same training. Throws an Error if that cannot be replayed.
 Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms);
 

@@ -87,13 +87,14 @@ namespace {
 using clock::MeasuredTimes;
 using Table = MeasuredTimes::Table;
 
-clock::MeasuredTimes measure(const RunView& run, const schedule::Training& training, bool one_fabric) {
+clock::MeasuredTimes measure(const RunView& run, const schedule::Training& training, bool one_fabric,
+                             const clock::SlowdownOf& slowdown) {
   const auto link = training.config.emulate.link();
   return {training,
           run.traces(),
           link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
           training.config.simulate.cluster.empty(),
-          {},
+          slowdown,
           one_fabric};
 }
 
@@ -189,10 +190,12 @@ std::string why_no_typical_step(const RunView& run, const plan::Groups& groups, 
       run.ranks(), waited_ms, groups.ranks());
 }
 
-TypicalStep::TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms, bool one_fabric)
+TypicalStep::TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms, bool one_fabric,
+                         const clock::SlowdownOf& slowdown)
     : one_for_all_(run.ranks() < training.plan.groups.ranks()),
+      slowdown_(slowdown),
       training_(training.steady()),
-      measured_(measure(run, training, one_fabric)),
+      measured_(measure(run, training, one_fabric, slowdown)),
       own_work_(measured_.ranks(), true),
       own_issue_(measured_.ranks(), true),
       own_link_(measured_.ranks(), true) {
@@ -412,7 +415,7 @@ clock::OpTimes TypicalStep::op_times(const schedule::Training& other, const cloc
   }
 
   if (changes.slow_link >= 0 && is_own(other)) mend_link(changes.slow_link, other, op_times);
-
+  if (slowdown_) clock::add_contention(other, slowdown_, op_times);
   return op_times;
 }
 

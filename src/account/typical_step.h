@@ -15,6 +15,7 @@
 #include "account/late_ranks.h"
 #include "account/run_view.h"
 #include "account/step_view.h"
+#include "clock/contention.h"
 #include "clock/forecast.h"
 #include "clock/measured_host.h"
 #include "clock/measured_times.h"
@@ -84,8 +85,10 @@ class TypicalStep final : public clock::Clock {
  public:
   /// `run`: a run of `training` of which why_no_typical_step() says nothing; at least one measured step, transfers with
   /// the arrival of their last peer. Both must live on. `noise_ms`: of a step, up to which ranks are not told apart.
-  /// `one_fabric`: as MeasuredTimes asks.
-  TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms, bool one_fabric = true);
+  /// `one_fabric`, `slowdown`: as MeasuredTimes asks; with `slowdown` its forecasts are of ops that others beside them
+  /// slow down so (clock::add_contention).
+  TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms, bool one_fabric = true,
+              const clock::SlowdownOf& slowdown = {});
   TypicalStep(const TypicalStep&) = delete;
   TypicalStep& operator=(const TypicalStep&) = delete;
 
@@ -122,6 +125,7 @@ class TypicalStep final : public clock::Clock {
   bool is_own(const schedule::Training& other) const { return &other == &training_; }
 
   bool one_for_all_;
+  clock::SlowdownOf slowdown_;
   schedule::Training training_;
   clock::MeasuredTimes measured_;
   std::vector<std::size_t> steps_;  // of measured_

@@ -292,6 +292,12 @@ void add_contention(const schedule::Training& training, const SlowdownOf& slowdo
   }
 }
 
+double most_slowed_computation(const schedule::Schedule& schedule, std::size_t op,
+                               std::span<const std::size_t> /*beside*/) {
+  constexpr double kSlowest = 1.4;
+  return schedule.ops[op].is_collective() || schedule.ops[op].module < 0 ? 1 : kSlowest;
+}
+
 SlowdownOf measured_slowdown(const std::vector<CalibrationSlowdown>& measured, const config::RunConfig& config,
                              const plan::Groups& groups) {
   if (measured.empty()) return {};

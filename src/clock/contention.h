@@ -42,4 +42,8 @@ void add_contention(const schedule::Training& training, const SlowdownOf& slowdo
 SlowdownOf measured_slowdown(const std::vector<config::CalibrationSlowdown>& measured, const config::RunConfig& config,
                              const plan::Groups& groups);
 
+/// For GPUs whose matrix nobody measured: a module's computation is as slow beside any collective as it was ever seen
+/// to be, by 40 % (8 H100, pytorch/pytorch#179937); collectives take what they take alone.
+double most_slowed_computation(const schedule::Schedule& schedule, std::size_t op, std::span<const std::size_t> beside);
+
 }  // namespace fsdpbench::clock

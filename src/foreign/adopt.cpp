@@ -355,7 +355,8 @@ AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& f
   const double tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len *
                                             config.train.accumulate * config.mesh.ranks);
   adopted.metrics = account::run_metrics(view, s.plan.groups, tokens);
-  adopted.causes = account::report_causes(view, s, adopted.metrics);
+  adopted.causes =
+      account::report_causes(view, s, adopted.metrics, {}, {.gpus = !job.ranks.front().computes_on_host()});
   return adopted;
 }
 

@@ -212,7 +212,9 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     account::check_memory(p.host_memory, m.host_memory);
     trial.wire = sent.front();
     const account::EvenRows even = simulated ? even_rows(p, cell.times) : account::EvenRows();
-    trial.causes = account::report_causes(run, p, *trial.metrics, even, machine_of_run(p.config).get());
+    const auto machine = machine_of_run(p.config);
+    const bool gpus = p.config.device.backend == config::BackendKind::cuda;
+    trial.causes = account::report_causes(run, p, *trial.metrics, even, {machine.get(), gpus});
     trial.flops = account::model_flops(p.sizes, p.config, trial.metrics->step_ms.median,
                                        cell.gpu ? std::optional(cell.gpu->peak_tflops) : std::nullopt);
     if (simulated) {

@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <span>
 
 #include "account/statistics.h"
 #include "clock/contention.h"
-#include "clock/emulated_times.h"
-#include "clock/measured_host.h"
 #include "clock/what_if_times.h"
 #include "hardware/other_work.h"
 
@@ -66,31 +63,14 @@ bool one_fabric(const FinishedRun& run) {
   return std::ranges::all_of(places, [&](const World::RankPlace& place) { return place.host == places.front().host; });
 }
 
-clock::Delays delays_of(const config::RunConfig& config) {
-  config::Inject late = config.inject;
-  late.slow_rank = late.slow_link_rank = -1;
-  clock::OpTimes times;
-  clock::add_trouble(late, config.train.seed, static_cast<int>(config.mesh.ranks), times);
-  return times.delays;
-}
-
 double beside_collectives(const FinishedRun& run, const schedule::Training& changed, const clock::Changes& changes,
                           double change) {
   if (run.trial.world.backend != "cuda") return 0;
-  const clock::SlowdownOf most = [](const schedule::Schedule& schedule, std::size_t op, std::span<const std::size_t>) {
-    constexpr double kSlowest = 1.4;
-    return schedule.ops[op].is_collective() || schedule.ops[op].module < 0 ? 1 : kSlowest;
-  };
-  const clock::MeasuredTimes alone(run.setup, run.traces, std::nullopt, true, most, one_fabric(run));
-  const clock::HostCosts host = clock::measured_host(run.setup.schedules, run.traces, delays_of(run.setup.config));
-  const auto step_ns = [&](const schedule::Training& training, const clock::Changes& made) {
-    clock::OpTimes times = clock::what_if_times(alone, training, made).times;
-    times.host = host;
-    times.delays = delays_of(training.config);
-    clock::add_contention(training, most, times);
-    return clock::forecast(training, times).slowest_ns();
-  };
-  return step_ns(changed, changes) / step_ns(run.setup, {}) / (1 + change) - 1;
+  const account::RunView view(run.setup.schedules, run.traces);
+  const account::TypicalStep contended(view, run.setup, noise_ms(run), one_fabric(run), clock::most_slowed_computation);
+  const double now = contended.forecast(changed.steady(), changes).slowest_ns(),
+               before = contended.forecast(contended.training()).slowest_ns();
+  return now / before / (1 + change) - 1;
 }
 
 std::string why_disturbed(const FinishedRun& run) {

@@ -8,7 +8,6 @@
 #include "account/run_view.h"
 #include "account/typical_step.h"
 #include "clock/machine.h"
-#include "clock/op_times.h"
 #include "runs/finished_run.h"
 #include "runs/simulated_machine.h"
 
@@ -52,17 +51,13 @@ inline constexpr std::string_view kNoInterval =
 RunDoubt doubt_of(const FinishedRun& run, double replayed_ms);
 
 /// RunDoubt::beside of a step of `changed`, made with `changes`, that takes `change` more than the run's, as a part of
-/// that. On GPUs computation is taken to be as slow beside any collective as it was ever seen to be: by 40 % (8 H100,
-/// pytorch/pytorch#179937). Elsewhere 0.
+/// that: on GPUs what clock::most_slowed_computation() would do. Elsewhere 0.
 double beside_collectives(const FinishedRun& run, const schedule::Training& changed, const clock::Changes& changes,
                           double change);
 
 /// Whether links of one speed join all ranks, as far as the run tells: modelled ones, those of one host, or, where no
 /// host is named, as in traces of other programs, those of no more ranks than a usual node has GPUs.
 bool one_fabric(const FinishedRun& run);
-
-/// What a configuration delays ops by, beside ranks and links that are slow.
-clock::Delays delays_of(const config::RunConfig& config);
 
 /// Why an answer from the run holds for a busy machine only, a sentence without full stop; empty where other programs
 /// did not disturb it.

@@ -115,6 +115,14 @@ std::pair<std::vector<double>, std::vector<double>> slow_ranks(const config::Run
   return {std::move(times.compute_factor), std::move(times.link_factor)};
 }
 
+clock::Delays delays_of(const config::RunConfig& config) {
+  config::Inject late = config.inject;
+  late.slow_rank = late.slow_link_rank = -1;
+  clock::OpTimes times;
+  clock::add_trouble(late, config.train.seed, static_cast<int>(config.mesh.ranks), times);
+  return times.delays;
+}
+
 clock::Changes replay_changes(const config::RunConfig& was, const config::RunConfig& is,
                               const WhatIfQuestion& question) {
   clock::Changes changes;
