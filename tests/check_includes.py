@@ -74,7 +74,7 @@ FOLDERS = [
            "layers with explicit forward and backward, written once against the kernels"),
     Folder("clock", 5900, "forecast.h, op_times.h", "trace schedule plan config",
            "what a step would take: schedules on a computed clock, what ops cost, how wrong that may be; no thread, no sleeping"),
-    Folder("account", 5150, "run_view.h, cause.h, find_stalls.h, judge.h",
+    Folder("account", 5200, "run_view.h, cause.h, find_stalls.h, judge.h",
            "record/table.h hardware/gpu_health.h trace schedule plan dialects clock config/run_config.h",
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 3500, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",
@@ -119,7 +119,7 @@ class Limit:
 LIMITS = [
     Limit("src", 640, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 159, "keys", "profiles/README.md"),
-    Limit("tests", 94200, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 94250, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 10150, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4250, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4750, "lines", "profiles/**/*.toml"),

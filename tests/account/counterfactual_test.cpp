@@ -14,6 +14,7 @@
 #include "account/cause_report.h"
 #include "account/run_metrics.h"
 #include "base/error.h"
+#include "clock/contention.h"
 #include "clock/forecast.h"
 #include "config/presets.h"
 #include "dialects/make_export.h"
@@ -403,6 +404,40 @@ TEST(Counterfactual, AScheduleThatIsBuiltAnewTakesWhatTheRunsMachineSays) {
   const auto bf16 = std::ranges::find(known.knobs, "fsdp.reduce_dtype=bf16", &Counterfactual::set);
   ASSERT_NE(bf16, known.knobs.end());
   EXPECT_NEAR(bf16->gain_ms, 0.4 * typical_ms, 1e-9 * typical_ms);
+}
+
+TEST(Counterfactual, OneEndGoesAsFarAsComputationMayLoseBesideCollectives) {
+  CauseCases cases(11);
+  const SimulatedRun run(cases.one(Cause::late_prefetch).config);
+  const TypicalStep contended(run.view, run.setup, 0, true, clock::most_slowed_computation);
+  const std::vector<Asked> asked{{Cause::late_prefetch, -1}, {Cause::link_bound, -1}};
+  const Counterfactuals sure = find_counterfactuals(run.typical, asked, 0),
+                        told = find_counterfactuals(run.typical, asked, 0, nullptr, &contended);
+  const Counterfactual &prefetch = told.causes[0], &link = told.causes[1];
+  EXPECT_EQ(prefetch.gain_ms, sure.causes[0].gain_ms);
+  EXPECT_EQ(prefetch.ci_high, prefetch.gain_ms);
+  EXPECT_EQ(prefetch.interval, IntervalKind::range);
+  EXPECT_LT(prefetch.ci_low, prefetch.gain_ms - 0.01 * prefetch.step_ms)
+      << "what is prefetched runs beside computation";
+  // At most 2/5 of the time in which both run now, and that is no longer than what the step gains.
+  EXPECT_GT(prefetch.ci_low, 0.5 * prefetch.gain_ms);
+  EXPECT_EQ(link.ci_low, link.gain_ms) << "no other schedule";
+  EXPECT_EQ(link.interval, IntervalKind::one_value);
+  // And the other way round: a schedule that takes computation away from beside collectives may gain more.
+  config::RunConfig prefetching = run.config;
+  for (const Knob& knob : knobs_of(run.config)) {
+    if (knob.cause == Cause::late_prefetch) prefetching = knob.config;
+  }
+  const SimulatedRun fast(prefetching);
+  const TypicalStep fast_contended(fast.view, fast.setup, 0, true, clock::most_slowed_computation);
+  EXPECT_LT(
+      fast_contended.forecast(run.setup.steady()).slowest_ns() /
+          fast_contended.forecast(fast.setup.steady()).slowest_ns(),
+      fast.typical.forecast(run.setup.steady()).slowest_ns() / fast.typical.forecast(fast.setup.steady()).slowest_ns());
+  // The run's own step is what it is, however it is taken apart.
+  const double own =
+      contended.forecast(contended.training()).slowest_ns() / run.typical.forecast(run.typical.training()).slowest_ns();
+  EXPECT_NEAR(own, 1, 2e-3);
 }
 
 }  // namespace

@@ -100,6 +100,23 @@ class TraceExplain(Program):
         headline = " ".join(self.call("trace", "explain", "none/trace").stdout.split("\n\n")[0].split())
         self.assertRegex(headline, r"What to change: set fsdp\.\w+=\S+: [\d.]+ [mu]?s less a step")
 
+    def test_knobs_hold_what_another_simulation_gains(self) -> None:
+        """A trace does not tell what computation loses beside collectives, nor that two communicators share a card."""
+        told = 0
+        for cluster, keys in (("dgx-h100", ["fsdp.backward_prefetch=none"]), ("gcp-a2", [])):
+            sets = [argument for key in (f"simulate.cluster={cluster}", "mesh.ranks=8", "model.layers=3", *keys)
+                    for argument in ("--set", key)]
+            self.call("simulate", "llama3-8b", *sets, "--out", cluster, "-q")
+            answer = json.loads(self.call("trace", "explain", f"{cluster}/trace", "--json").stdout)
+            step_ms = json.loads((self.folder / cluster / "result.json").read_text())["metrics"]["step_ms"]["median"]
+            for knob in answer["knobs"]:
+                self.call("simulate", f"{cluster}/config.toml", "--set", knob["set"], "--out", "turned", "-q", "--overwrite")
+                turned = json.loads((self.folder / "turned/result.json").read_text())["metrics"]["step_ms"]["median"]
+                self.assertLessEqual(knob["ci_low"], step_ms - turned + 1e-3, (cluster, knob["set"]))
+                self.assertGreaterEqual(knob["ci_high"], step_ms - turned - 1e-3, (cluster, knob["set"]))
+                told += 1
+        self.assertGreater(told, 5)
+
     def test_a_run_and_its_traces_have_the_same_causes(self) -> None:
         """The answers of `explain --from` for a result and of `trace explain` for the traces beside it."""
         for name, keys in (("default", ()), ("hybrid", ("fsdp.strategy=hybrid_shard", "mesh.replicate=2")), ("late", ("fsdp.forward_prefetch=none", "fsdp.backward_prefetch=none")),
