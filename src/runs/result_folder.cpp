@@ -155,10 +155,28 @@ void refuse_file_as_folder(const fs::path& folder) {
   }
 }
 
-ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldResult old) : path_(out) {
+namespace {
+
+void refuse_read(const fs::path& out, const std::vector<std::string>& reads) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(out, error);
+  for (const std::string& given : reads) {
+    const fs::path read = fs::canonical(given, error);
+    if (error || (read != folder && read.parent_path() != folder)) continue;
+    throw ConfigError(
+        fmt::format("--out {} is what the answer is from, and would be lost; choose another folder.", out.string()));
+  }
+}
+
+}  // namespace
+
+ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldResult old,
+                           const std::vector<std::string>& reads)
+    : path_(out) {
   try {
     refuse_file_as_folder(path_);
     std::error_code error;
+    if (old == OldResult::overwrite && fs::exists(path_ / "result.json", error)) refuse_read(path_, reads);
     if (out.empty()) {
       path_ = make_new(stem, made_, error);
     } else {

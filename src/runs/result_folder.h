@@ -34,8 +34,10 @@ class ResultFolder {
  public:
   /// `out`, or runs/<stem>-<date-time> if it is empty, which is a new folder whoever else makes one at this moment.
   /// Throws OutputError if no file can be written there or another process is writing there, ConfigError if it holds a
-  /// result that must not be lost: of a run or comparison unless `old` says otherwise, of a sweep unless `old` is keep.
-  ResultFolder(const std::string& stem, const std::string& out, OldResult old);
+  /// result that must not be lost: of a run or comparison unless `old` says otherwise, of a sweep unless `old` is keep;
+  /// or if it is a folder of `reads`, folders and files that the command answers from.
+  ResultFolder(const std::string& stem, const std::string& out, OldResult old,
+               const std::vector<std::string>& reads = {});
   ~ResultFolder();
   ResultFolder(const ResultFolder&) = delete;
   ResultFolder& operator=(const ResultFolder&) = delete;

@@ -108,7 +108,8 @@ int compare_stored(const CompareArguments& arguments, ComparedSide a, ComparedSi
                     steps_a < steps_b ? arguments.a : arguments.b, least, account::kFewestTrials));
   }
   std::optional<ResultFolder> folder;
-  if (!arguments.out.empty()) folder.emplace("compare", arguments.out, old_result(arguments));
+  if (!arguments.out.empty())
+    folder.emplace("compare", arguments.out, old_result(arguments), std::vector<std::string>{arguments.a, arguments.b});
   return report(arguments,
                 compare_sides(std::move(a), std::move(b), simulated ? Evidence::simulated : Evidence::stored,
                               arguments.threshold / 100),
@@ -207,7 +208,7 @@ int compare_both(const CompareArguments& arguments, Job* job) {
   if (a.config == b.config && !simulated) {
     console().info("A and B are the same configuration: this measures the noise (A/A).");
   }
-  const ResultFolder folder("compare", arguments.out, old_result(arguments));
+  const ResultFolder folder("compare", arguments.out, old_result(arguments), {arguments.a, arguments.b});
   const bool finished = ComparisonRun(a, b, job).run(simulated ? 1 : trials);
   if (!finished) {
     console().warning(fmt::format("interrupted after {} of {} trials of each side", a.side.trials.size(), trials));

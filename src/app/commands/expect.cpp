@@ -89,7 +89,8 @@ int say_what_to_expect(const ExpectArguments& arguments) {
   for (const std::string& note : cell.notes) console().info(note);
   std::optional<ResultFolder> folder;
   if (!arguments.out.empty()) {
-    folder.emplace("expect", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+    folder.emplace("expect", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse,
+                   std::vector<std::string>{profile});
   }
   const Trial trial = measure(cell, {}, nullptr, {}, {});
   const Expectation expectation = expect(cell, trial, measured, std::move(assumptions));

@@ -41,7 +41,8 @@ int gate_results(const GateArguments& arguments) {
   const Baseline baseline = find_baseline(arguments.against, now.front());
   std::optional<ResultFolder> folder;
   if (!arguments.out.empty()) {
-    folder.emplace("gate", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+    folder.emplace("gate", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse,
+                   arguments.results);
   }
   const OtherMachine allowed = arguments.other_machine    ? OtherMachine::any
                                : arguments.other_software ? OtherMachine::software

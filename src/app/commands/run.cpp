@@ -122,13 +122,14 @@ int run_profile(const RunArguments& arguments, const Call& call) {
     return static_cast<int>(ExitCode::ok);
   }
   const config::RunConfig& config = cell.setup.config;
+  std::istringstream assumptions;  // of the profile, which may be of the result that is overwritten
+  if (config.device.backend == config::BackendKind::virtual_ && !config.simulate.cluster.empty()) {
+    assumptions.str(assumptions_text(assumptions_of(config, profile, arguments.overrides)));
+  }
   const ResultFolder folder(config::profile_name(profile), arguments.out,
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   console().info(run_headline(cell.setup));
-  if (config.device.backend == config::BackendKind::virtual_ && !config.simulate.cluster.empty()) {
-    std::istringstream lines(assumptions_text(assumptions_of(config, profile, arguments.overrides)));
-    for (std::string line; std::getline(lines, line);) console().info(line);
-  }
+  for (std::string line; std::getline(assumptions, line);) console().info(line);
 
   keep_what_is_done(console().quiet());
   Trial trial;

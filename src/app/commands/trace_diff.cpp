@@ -191,7 +191,8 @@ int diff_traces(const TraceDiffArguments& arguments) {
   const std::string late = late_rank_change(a, b);
   std::optional<ResultFolder> folder;
   if (!arguments.out.empty()) {
-    folder.emplace("diff", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+    folder.emplace("diff", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse,
+                   std::vector<std::string>{arguments.a, arguments.b});
   }
   const nlohmann::json content = fields<DiffFile>().write({&diff, late});
   console().print(arguments.json ? json_text(content) : diff_text(diff, late));

@@ -120,7 +120,8 @@ int explain_traces(const TraceExplainArguments& arguments) {
   account::advise(explained.explanation.causes, evidence);
   std::optional<ResultFolder> folder;
   if (!arguments.out.empty()) {
-    folder.emplace("explain", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+    folder.emplace("explain", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse,
+                   arguments.traces);
   }
   if (arguments.json) {
     console().print(json_text(job_json(explained)));

@@ -41,7 +41,8 @@ int ask_what_if(const WhatIfArguments& arguments) {
   for (const std::string& note : answer.notes) console().info(note);
   std::optional<ResultFolder> folder;
   if (!arguments.out.empty()) {
-    folder.emplace("what-if", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+    folder.emplace("what-if", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse,
+                   std::vector<std::string>{arguments.folder});
   }
   console().print(what_if_text(answer));
   if (folder) {
