@@ -151,8 +151,7 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   for (const CauseShare& cause : report.causes) asked.push_back({cause.cause, cause.late_rank, even_rows});
   std::optional<TypicalStep> contended;
   if (machine.gpus) contended.emplace(run, what, noise_ms, true, clock::most_slowed_computation);
-  Counterfactuals found =
-      find_counterfactuals(typical, asked, noise_ms, machine.clock, contended ? &*contended : nullptr);
+  Counterfactuals found = find_counterfactuals(typical, asked, noise_ms, machine, contended ? &*contended : nullptr);
   report.knobs = std::move(found.knobs);
   for (std::size_t i = 0; i < report.causes.size(); ++i) report.causes[i].without = found.causes[i];
   Evidence evidence{.links_known = typical.knows_links()};

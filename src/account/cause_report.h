@@ -53,12 +53,6 @@ inline constexpr double kSmallSharePct = 2.0;
 CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
                         const std::optional<LinkModel>& link, const EvenRows& even_rows = {});
 
-/// What is known of a run's machine beside its op times.
-struct MachineFacts {
-  const clock::Clock* clock = nullptr;  ///< of a simulated run, for find_counterfactuals(); null: there is none
-  bool gpus = false;                    ///< they computed: beside collectives that is slower, nobody knows by how much
-};
-
 /// Causes in the typical step. If there is none, the result is that of rank_causes(), with the reason: an op with work
 /// was never timed, or only some ranks are in view and they do not suffice (typical_step.h). `metrics`: of the same
 /// run. Throws as rank_causes() does.

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "clock/forecast.h"
+#include "config/validate.h"
 #include "dialects/sayable.h"
 #include "schedule/memory_walk.h"
 #include "schedule/training.h"
@@ -22,12 +23,26 @@ namespace fsdpbench::account {
 using LimitMode = config::AllGatherLimit::Mode;
 using PrefetchMode = config::Prefetch::Mode;
 
+namespace {
+
+bool is_valid(config::RunConfig config) {
+  try {
+    config::validate(config);
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 std::vector<Knob> knobs_of(const config::RunConfig& config) {
   std::vector<Knob> knobs;
+  const bool valid = is_valid(config);
   const auto add = [&](Cause cause, std::string set, auto change) {
     Knob knob{cause, std::move(set), config};
     change(knob.config);
-    knobs.push_back(std::move(knob));
+    if (!valid || is_valid(knob.config)) knobs.push_back(std::move(knob));
   };
   const config::Fsdp& fsdp = config.fsdp;
   if (fsdp.strategy == config::Strategy::no_shard || config.mesh.data_ranks() == 1) return knobs;
@@ -124,11 +139,11 @@ struct Question {
 
 class Finder {
  public:
-  Finder(const TypicalStep& typical, double noise_ms, const clock::Clock* machine = nullptr,
+  Finder(const TypicalStep& typical, double noise_ms, const MachineFacts& machine = {},
          const TypicalStep* contended = nullptr)
       : typical_(typical), noise_ms_(noise_ms), machine_(machine), contended_(contended) {
     typical_ms_ = step_ms({});
-    if (machine_ != nullptr) machine_ns_ = machine_->forecast(typical_.training()).slowest_ns();
+    if (machine_.clock != nullptr) machine_ns_ = machine_.clock->forecast(typical_.training()).slowest_ns();
     if (contended_ != nullptr) contended_ns_ = contended_->forecast(contended_->training()).slowest_ns();
   }
 
@@ -153,7 +168,7 @@ class Finder {
 
     for (Question& question : questions) {
       Counterfactual& answer = question.answer;
-      doubt_contention(question);
+      add_doubts(question);
       advise(answer);
       if (answer.set.empty()) {
         const auto unsaid = [&](const Knob& knob) { return knob.cause == answer.cause && !knob.sayable; };
@@ -163,7 +178,11 @@ class Finder {
       }
       // Memory of a framework is its allocator's, which only a simulation of both tells.
       const bool own = question.rebuilt->config.framework() == config::Simulate::Framework::own;
-      if (answer.advised && own) answer.more_bytes = peak_bytes(question.rebuilt->config) - own_peak_bytes();
+      if (answer.advised && (own || machine_.peak_bytes) && own_peak_bytes()) {
+        const std::optional<std::int64_t> needs = peak_bytes(question.rebuilt->config);
+        if (!needs) continue;
+        answer.more_bytes = *needs - *own_peak_bytes();
+      }
       result.knobs.push_back(std::move(answer));
     }
     std::ranges::stable_sort(result.knobs, std::ranges::greater(), &Counterfactual::gain_ms);
@@ -196,10 +215,20 @@ class Finder {
     question.answer.adds_collectives = std::ranges::any_of(more, [](const auto& entry) { return entry.second > 0; });
   }
 
-  void doubt_contention(Question& question) const {
-    if (contended_ == nullptr || !question.rebuilt) return;
-    const double contended_ms = contended_->forecast(*question.rebuilt).slowest_ns() / contended_ns_ * typical_ms_;
+  /// Beside the luck of the run's steps.
+  void add_doubts(Question& question) const {
+    if (!question.rebuilt) return;
     Counterfactual& answer = question.answer;
+    if (question.ratio) {
+      const double gain = 1 - *question.ratio;
+      const double doubt_ms =
+          machine_.clock->doubt(*question.rebuilt, gain).value_or(0) * *question.ratio * typical_ms_;
+      if (doubt_ms > 0 && answer.interval == IntervalKind::one_value) answer.interval = IntervalKind::prediction;
+      answer.ci_low = answer.gain_ms - std::hypot(answer.gain_ms - answer.ci_low, doubt_ms);
+      answer.ci_high = answer.gain_ms + std::hypot(answer.ci_high - answer.gain_ms, doubt_ms);
+    }
+    if (contended_ == nullptr) return;
+    const double contended_ms = contended_->forecast(*question.rebuilt).slowest_ns() / contended_ns_ * typical_ms_;
     answer.ci_low = std::min(answer.ci_low, answer.ci_low + answer.step_ms - contended_ms);
     answer.ci_high = std::max(answer.ci_high, answer.ci_high + answer.step_ms - contended_ms);
     if (answer.interval == IntervalKind::one_value) answer.interval = IntervalKind::range;
@@ -215,7 +244,7 @@ class Finder {
     Question question;
     try {
       auto steady = std::make_unique<schedule::Training>(training(config).steady());
-      if (machine_ != nullptr) question.ratio = machine_->forecast(*steady).slowest_ns() / machine_ns_;
+      if (machine_.clock != nullptr) question.ratio = machine_.clock->forecast(*steady).slowest_ns() / machine_ns_;
       question.rebuilt = std::move(steady);
     } catch (const Error&) {  // not for this model, plan, memory or machine: nothing to advise
     }
@@ -283,29 +312,30 @@ class Finder {
     return schedule::make_training(config, typical_.training().sizes);
   }
 
-  std::int64_t peak_bytes(const config::RunConfig& config) const {
+  std::optional<std::int64_t> peak_bytes(const config::RunConfig& config) const {
+    if (machine_.peak_bytes) return machine_.peak_bytes(training(config));
     return schedule::memory_walk(training(config).schedules, config.train.warmup + config.train.steps)
         .peak_occupied_total;
   }
 
-  std::int64_t own_peak_bytes() {
+  const std::optional<std::int64_t>& own_peak_bytes() {
     if (!peak_bytes_) peak_bytes_ = peak_bytes(typical_.training().config);
     return *peak_bytes_;
   }
 
   const TypicalStep& typical_;
   double noise_ms_;
-  const clock::Clock* machine_;
+  MachineFacts machine_;
   const TypicalStep* contended_;
   double machine_ns_ = 0, contended_ns_ = 0;  // of their steps as they are
   double typical_ms_ = 0;
-  std::optional<std::int64_t> peak_bytes_;
+  std::optional<std::optional<std::int64_t>> peak_bytes_;  // absent: not asked yet
 };
 
 }  // namespace
 
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms,
-                                     const clock::Clock* machine, const TypicalStep* contended) {
+                                     const MachineFacts& machine, const TypicalStep* contended) {
   return Finder(typical, noise_ms, machine, contended).find(causes);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "account/find_stalls.h"
 #include "account/statistics.h"
 #include "account/typical_step.h"
+#include "clock/machine.h"
 #include "config/run_config.h"
 
 namespace fsdpbench::account {
@@ -65,16 +67,24 @@ struct Asked {
 };
 struct Counterfactuals {
   std::vector<Counterfactual> causes;  ///< as asked
-  std::vector<Counterfactual> knobs;   ///< that gain something, the most first
+  std::vector<Counterfactual> knobs;   ///< that gain something, the most first; without any that runs out of memory
   std::vector<std::string> unsaid;     ///< "key=value" of knobs that the preset's system has no word for
 };
-/// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out. `machine`: the clock that a
-/// simulated run was made by, if it knows more than the run's op times tell: what a schedule that is built anew takes,
-/// over what the run's takes, is what it says. Null: there is none. `contended`: the typical step with a guess at what
-/// computation loses beside collectives, so that a schedule that puts other computation there may gain less, or more,
-/// than its replay says: one end of the interval goes as far. Null: the replay knows.
+/// What is known of a run's machine beside its op times.
+struct MachineFacts {
+  /// Made a simulated run, and knows more than its op times tell: what a schedule that is built anew takes, over what
+  /// the run's takes, is what it says. Null: there is none.
+  const clock::Machine* clock = nullptr;
+  /// Peak memory of a training under the allocator of its framework; absent if it runs out of memory. Empty: nobody
+  /// knows.
+  std::function<std::optional<std::int64_t>(const schedule::Training&)> peak_bytes = {};
+  bool gpus = false;  ///< they computed: beside collectives that is slower, nobody knows by how much
+};
+/// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out. `contended`: the typical step
+/// with a guess at what computation loses beside collectives, so that a schedule that puts other computation there may
+/// gain less, or more, than its replay says: one end of the interval goes as far. Null: the replay knows.
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms,
-                                     const clock::Clock* machine = nullptr, const TypicalStep* contended = nullptr);
+                                     const MachineFacts& machine = {}, const TypicalStep* contended = nullptr);
 /// Gain of another valid configuration of the same training. Throws an Error if that cannot be replayed.
 Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms);
 

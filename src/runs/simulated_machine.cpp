@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "account/run_view.h"
+#include "account/statistics.h"
 #include "account/step_breakdown.h"
 #include "base/error.h"
 #include "clock/collective_cost.h"
@@ -192,7 +193,7 @@ std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) c
   return known;
 }
 
-SimulatedMachine::SimulatedMachine(const config::RunConfig& config) {
+SimulatedMachine::SimulatedMachine(const config::RunConfig& config, bool with_luck) : with_luck_(with_luck) {
   if (!config.simulate.calibration.empty()) {
     calibration_ = config::read_calibration(config.simulate.calibration);
     basis_ = fmt::format("the calibration of {}", calibration_->machine);
@@ -260,7 +261,17 @@ clock::Forecast SimulatedMachine::forecast(const schedule::Training& training, c
   if (changes.draw >= 0 && simulated.uncertainty) {
     simulated.times = clock::drawn(std::move(simulated.times), *simulated.uncertainty, changes.draw);
   }
-  return clock::forecast(training, simulated.times);
+  if (!with_luck_) return clock::forecast(training, simulated.times);
+  const config::RunConfig& config = training.config;
+  const clock::OpTimes times =
+      engine::with_draws(config.simulate, training.plan.groups.ranks(), std::move(simulated.times));
+  const std::size_t warmup = config.train.warmup, steps = warmup + config.train.steps;
+  std::vector<double> slowest_ns;
+  clock::forecast_run(training, times, steps, 0, {}, [&](std::size_t step, const std::vector<double>& lengths_ns) {
+    if (step >= warmup) slowest_ns.push_back(std::ranges::max(lengths_ns));
+    return step + 1 < steps;
+  });
+  return {{account::median(std::move(slowest_ns))}, {}};
 }
 
 std::optional<double> SimulatedMachine::doubt(const schedule::Training& /*training*/, double gain) const {
@@ -286,7 +297,8 @@ clock::LeastTimes SimulatedMachine::least_times(const schedule::Training& traini
 std::unique_ptr<SimulatedMachine> machine_of_run(const config::RunConfig& config) {
   const bool simulated = config.device.backend == config::BackendKind::virtual_;
   const bool known = !config.simulate.cluster.empty() || !config.simulate.calibration.empty();
-  return simulated && known ? std::make_unique<SimulatedMachine>(config) : nullptr;
+  const bool lucky = engine::draws(config.simulate) || config.inject.jitter_us > 0;
+  return simulated && known ? std::make_unique<SimulatedMachine>(config, lucky) : nullptr;
 }
 
 account::EvenRows even_rows(const schedule::Training& training, const clock::OpTimes& times) {

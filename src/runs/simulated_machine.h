@@ -64,7 +64,9 @@ class SimulatedMachine final : public clock::Machine {
  public:
   /// Reads the cluster or the calibration. Throws ConfigError if that cannot be read or nothing is named, so that
   /// nobody knows what an op takes.
-  explicit SimulatedMachine(const config::RunConfig& config);
+  /// `with_luck`: forecasts are the median of a run's measured steps with what its configuration draws (jitter,
+  /// pauses); without, one steady step before anything is drawn.
+  explicit SimulatedMachine(const config::RunConfig& config, bool with_luck = false);
 
   /// Basis of the times: "given rates", "published rates", "the calibration of …".
   const std::string& basis() const { return basis_; }
@@ -85,6 +87,7 @@ class SimulatedMachine final : public clock::Machine {
 
  private:
   std::string basis_;
+  bool with_luck_;
   std::optional<config::Cluster> cluster_;
   std::optional<config::Accuracy> accuracy_;
   std::optional<config::Calibration> calibration_;
@@ -92,8 +95,8 @@ class SimulatedMachine final : public clock::Machine {
 };
 
 /// The machine that computed a simulated run of `config` on a cluster or by a calibration: what an op of another
-/// schedule takes there depends on its links and on what runs beside it, which the run's own op times do not tell. Null
-/// for any other run.
+/// schedule takes there depends on its links and on what runs beside it, which the run's own op times do not tell. With
+/// the run's luck, if it had any. Null for any other run.
 std::unique_ptr<SimulatedMachine> machine_of_run(const config::RunConfig& config);
 
 /// For each op of a simulated training's steady step: its time if all ranks that split experts had equally many rows,

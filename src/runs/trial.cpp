@@ -213,8 +213,15 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     trial.wire = sent.front();
     const account::EvenRows even = simulated ? even_rows(p, cell.times) : account::EvenRows();
     const auto machine = machine_of_run(p.config);
-    const bool gpus = p.config.device.backend == config::BackendKind::cuda;
-    trial.causes = account::report_causes(run, p, *trial.metrics, even, {machine.get(), gpus});
+    account::MachineFacts facts{machine.get(), {}, p.config.device.backend == config::BackendKind::cuda};
+    if (trial.caching_allocator) {
+      facts.peak_bytes = [&](const schedule::Training& training) -> std::optional<std::int64_t> {
+        const clock::OpTimes times = machine->times(training, false).times;
+        const auto needs = clock::allocator_forecast(training, times, trial.device_bytes.value_or(0));
+        return needs.failures + needs.retries > 0 ? std::nullopt : std::optional(needs.peak_reserved);
+      };
+    }
+    trial.causes = account::report_causes(run, p, *trial.metrics, even, facts);
     trial.flops = account::model_flops(p.sizes, p.config, trial.metrics->step_ms.median,
                                        cell.gpu ? std::optional(cell.gpu->peak_tflops) : std::nullopt);
     if (simulated) {

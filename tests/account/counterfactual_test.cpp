@@ -16,7 +16,11 @@
 #include "base/error.h"
 #include "clock/contention.h"
 #include "clock/forecast.h"
+#include "clock/machine.h"
+#include "config/find_file.h"
+#include "config/load.h"
 #include "config/presets.h"
+#include "config/validate.h"
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
 #include "schedule/training.h"
@@ -369,8 +373,14 @@ TEST(Counterfactual, SaysWhatItIsOfAndWhetherItsMessagesAreGuesses) {
 }
 
 /// Knows that reductions beside gathers take half as long again, and that nothing tells what units of two blocks take.
-class OtherMachine final : public clock::Clock {
+class OtherMachine final : public clock::Machine {
  public:
+  std::vector<plan::ModuleSizes> sizes(const config::RunConfig& /*config*/) const override { return {}; }
+  clock::LeastTimes least_times(const schedule::Training& /*training*/) const override { return {}; }
+  bool in_doubt() const override { return true; }
+  std::optional<double> doubt(const schedule::Training& /*training*/, double gain) const override {
+    return gain > 0 ? 0.25 : 0;
+  }
   clock::Forecast forecast(const schedule::Training& training, const clock::Changes& /*changes*/) const override {
     const config::Fsdp& fsdp = training.config.fsdp;
     if (fsdp.wrap.mode == config::Wrap::Mode::blocks) throw ConfigError("units of two blocks");
@@ -386,7 +396,9 @@ TEST(Counterfactual, AScheduleThatIsBuiltAnewTakesWhatTheRunsMachineSays) {
   config.simulate.jitter_pct = 1;
   const SimulatedRun run(config);
   const std::vector<Asked> asked{{Cause::communicator_serialisation, -1}, {Cause::link_bound, -1}};
-  const auto with = [&](const clock::Clock* machine) { return find_counterfactuals(run.typical, asked, 0, machine); };
+  const auto with = [&](const clock::Machine* machine) {
+    return find_counterfactuals(run.typical, asked, 0, {.clock = machine});
+  };
   const auto gains = [](const Counterfactuals& found, const std::string& set) {
     return std::ranges::find(found.knobs, set, &Counterfactual::set) != found.knobs.end();
   };
@@ -404,6 +416,42 @@ TEST(Counterfactual, AScheduleThatIsBuiltAnewTakesWhatTheRunsMachineSays) {
   const auto bf16 = std::ranges::find(known.knobs, "fsdp.reduce_dtype=bf16", &Counterfactual::set);
   ASSERT_NE(bf16, known.knobs.end());
   EXPECT_NEAR(bf16->gain_ms, 0.4 * typical_ms, 1e-9 * typical_ms);
+  EXPECT_NEAR(bf16->gain_ms - bf16->ci_low, 0.25 * 0.6 * typical_ms, 0.03 * typical_ms)
+      << "the machine's doubt of 60 %";
+  EXPECT_GT(bf16->ci_high - bf16->gain_ms, 0.25 * 0.6 * typical_ms);
+}
+
+TEST(Counterfactual, AKnobThatRunsOutOfMemoryIsNoAdvice) {
+  CauseCases cases(13);
+  config::RunConfig config = cases.one(Cause::link_bound).config;
+  const SimulatedRun run(config);
+  const auto strategy = [&](const MachineFacts& machine) -> const Counterfactual* {
+    static Counterfactuals found;
+    found = find_counterfactuals(run.typical, {}, 0, machine);
+    const auto at = std::ranges::find(found.knobs, "fsdp.strategy=shard_grad_op", &Counterfactual::set);
+    return at == found.knobs.end() ? nullptr : &*at;
+  };
+  const auto needs = [&](std::optional<std::int64_t> sharded, std::optional<std::int64_t> whole) {
+    return MachineFacts{.peak_bytes = [=](const schedule::Training& training) {
+      return training.config.fsdp.strategy == config::Strategy::full_shard ? sharded : whole;
+    }};
+  };
+  ASSERT_NE(strategy({}), nullptr);
+  ASSERT_NE(strategy(needs(100, 130)), nullptr);
+  EXPECT_EQ(strategy(needs(100, 130))->more_bytes, 30);
+  EXPECT_EQ(strategy(needs(100, std::nullopt)), nullptr);
+  ASSERT_NE(strategy(needs(std::nullopt, std::nullopt)), nullptr) << "as does the run itself";
+}
+
+TEST(Counterfactual, NoKnobIsRefused) {
+  config::RunConfig config = config::load_profile(config::find_profile("quickstart-moe"), {"mesh.expert=2"});
+  config::validate(config);
+  const auto wraps = [](const Knob& knob) { return knob.set == "fsdp.wrap=blocks:2"; };
+  EXPECT_TRUE(std::ranges::none_of(knobs_of(config), wraps)) << "experts need units of one block";
+  EXPECT_FALSE(knobs_of(config).empty());
+  config = config::load_profile(config::find_profile("quickstart"), {});
+  config::validate(config);
+  EXPECT_TRUE(std::ranges::any_of(knobs_of(config), wraps));
 }
 
 TEST(Counterfactual, OneEndGoesAsFarAsComputationMayLoseBesideCollectives) {
@@ -412,7 +460,7 @@ TEST(Counterfactual, OneEndGoesAsFarAsComputationMayLoseBesideCollectives) {
   const TypicalStep contended(run.view, run.setup, 0, true, clock::most_slowed_computation);
   const std::vector<Asked> asked{{Cause::late_prefetch, -1}, {Cause::link_bound, -1}};
   const Counterfactuals sure = find_counterfactuals(run.typical, asked, 0),
-                        told = find_counterfactuals(run.typical, asked, 0, nullptr, &contended);
+                        told = find_counterfactuals(run.typical, asked, 0, {}, &contended);
   const Counterfactual &prefetch = told.causes[0], &link = told.causes[1];
   EXPECT_EQ(prefetch.gain_ms, sure.causes[0].gain_ms);
   EXPECT_EQ(prefetch.ci_high, prefetch.gain_ms);

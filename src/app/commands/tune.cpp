@@ -354,6 +354,7 @@ struct TunedOn {
       run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front()));
       check_same(arguments, run->setup.config, config);
       if (!traced) simulated = machine_of_run(config);
+      if (simulated) say_if_changed(*simulated);
       basis = simulated ? fmt::format("the machine of {}: {}", run->folder, simulated->basis())
                         : fmt::format("the op times of {}", run->folder);
     }
@@ -376,6 +377,15 @@ struct TunedOn {
   tune::NeedOf need_of;  ///< on a cluster: memory under PyTorch's allocator
 
  private:
+  void say_if_changed(const SimulatedMachine& simulated) const {
+    const double was_ms = run->trial.metrics->step_ms.median, is_ms = simulated.forecast(run->setup).slowest_ns() / 1e6;
+    constexpr double kSame = 1e-3;
+    if (std::abs(is_ms / was_ms - 1) < kSame) return;
+    console().warning(fmt::format(
+        "a step of {} took {}, and takes {} as its configuration, cluster or calibration and this program are now: the "
+        "answer is of these",
+        run->folder, shown(was_ms, "ms"), shown(is_ms, "ms")));
+  }
   /// Throws unless the runs that `--from` named were the same training, with dtypes that were measured.
   static void check_same(const TuneArguments& arguments, const config::RunConfig& was,
                          const config::RunConfig& config) {
@@ -576,8 +586,10 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   std::optional<TracedJob> traced;
   if (names_traces(arguments.from)) traced = read_traced_job(arguments.from);
   const std::string name = arguments.from.empty() ? arguments.profile : arguments.from.front();
+  std::vector<std::string> reads = arguments.from;
+  if (!arguments.profile.empty()) reads.push_back(config::find_profile(arguments.profile));
   const ResultFolder folder("tune-" + config::profile_name(name), arguments.out,
-                            arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+                            arguments.overwrite ? OldResult::overwrite : OldResult::refuse, reads);
   const std::string recognised = traced ? write_recognised(traced->profile, folder.path()) : "";
   const config::RunConfig config = in_force(arguments, overrides, recognised, job);
   check_verify(arguments, config);
