@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "account/step_breakdown.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "clock/caching_allocator.h"
 #include "clock/cluster_times.h"
@@ -165,9 +166,19 @@ ReplayedRun replay_steps(const engine::Setup& setup, const clock::OpTimes& times
   std::vector<double> exposed;
   for (const account::StepRecords& step : view.steps()) exposed.push_back(exposed_ms(step));
   run.exposed_ms = account::summarize(exposed);
-  run.peak_bytes = trial.caching_allocator
-                       ? clock::allocator_forecast(setup, times, trial.device_bytes.value_or(0)).peak_reserved
-                       : setup.memory.peak_occupied_total;
+  run.peak_bytes = setup.memory.peak_occupied_total;
+  if (!trial.caching_allocator) return run;
+  const auto needs = clock::allocator_forecast(setup, times, trial.device_bytes.value_or(0));
+  run.peak_bytes = needs.peak_reserved;
+  if (needs.failures > 0) {
+    run.does_not_fit = fmt::format("it does NOT fit in the {} of its GPU", format_bytes(*trial.device_bytes));
+  } else if (needs.retries > 0) {
+    run.does_not_fit = fmt::format(
+        "it fits in the {} of its GPU only if PyTorch's allocator returns memory to the driver in the middle of a "
+        "step, "
+        "which is not in these times",
+        format_bytes(*trial.device_bytes));
+  }
   return run;
 }
 
@@ -204,6 +215,7 @@ void simulate_again(const FinishedRun& run, const clock::MeasuredTimes& measured
   answer.machine = machine.basis();
   if (times.uncertainty) answer.reach = times.uncertainty->reach;
   answer.changed = walked(changed, std::move(times.times));
+  answer.changed.exposed_ms.interval = account::IntervalKind::one_value;  // nobody asked how wrong that may be
   answer.replayed = walked(run.setup, machine.times(run.setup, false).times);
 }
 
@@ -317,7 +329,8 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   answer.measured = {
       *run.trial.metrics,
       {},
-      answer.by_allocator ? run.trial.caching_allocator->peak_reserved : run.trial.memory.peak_occupied_total};
+      answer.by_allocator ? run.trial.caching_allocator->peak_reserved : run.trial.memory.peak_occupied_total,
+      {}};
   answer.measured.metrics.steps_ms.clear();
   answer.disturbed_because = why_disturbed(run);
   config::RunConfig is = config::load_profile(run.folder + "/config.toml", question.overrides, &answer.notes);
@@ -340,7 +353,11 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   }
 
   const engine::Setup setup = engine::set_up(is);
-  const auto machine = question.without_straggler ? nullptr : machine_of_run(is);
+  const auto machine = machine_of_run(is);
+  if (machine && question.without_straggler) {
+    throw ConfigError(
+        "--without-straggler: the run was simulated, so ask for what slowed its rank: --set inject.slow_rank=-1.");
+  }
   clock::Changes scales;
   scales.link_scale = changes.link_scale;
   scales.compute_scale = changes.compute_scale;
@@ -392,6 +409,7 @@ std::string what_if_text(const WhatIf& answer) {
   const double change = 100 * answer.change.median;
   text += fmt::format("a step would take {:.1f} % {} ({})\n", std::abs(change), change > 0 ? "longer" : "less",
                       answer.doubt.between_runs ? interval(answer.change) : std::string("no interval"));
+  if (!answer.changed.does_not_fit.empty()) text += answer.changed.does_not_fit + "\n";
   if (answer.question.without_straggler) text += straggler_line(answer);
   if (!answer.disturbed_because.empty()) text += answer.disturbed_because + "\n";
   return text + basis(answer);
@@ -407,7 +425,8 @@ Fields<ReplayedRun> declared<ReplayedRun>() {
       {"step_ms", via(&R::metrics, &M::step_ms), "ms", "the step, of its slowest rank"},
       {"steps_ms", via(&R::metrics, &M::steps_ms), "ms", "each step; absent of what was measured", if_any},
       {"exposed_comm_by_step_ms", &R::exposed_ms, "ms", "exposed communication, by step", when([](const R& r) { return r.exposed_ms.n > 0; })},
-      {"peak_bytes", &R::peak_bytes, "B", "peak memory of a rank: from the schedule, or reserved by PyTorch's allocator, if the run was simulated with it"}}};
+      {"peak_bytes", &R::peak_bytes, "B", "peak memory of a rank: from the schedule, or reserved by PyTorch's allocator, if the run was simulated with it"},
+      {"does_not_fit", &R::does_not_fit, "", "why it does not fit in the GPU that was simulated, or only with retries", if_any}}};
 }
 
 template <>

@@ -29,6 +29,7 @@ struct ReplayedRun {
   account::RunMetrics metrics;
   account::Summary exposed_ms;  ///< of a step, mean over ranks
   std::int64_t peak_bytes = 0;
+  std::string does_not_fit;  ///< in the GPU that was simulated, or only with retries: a sentence; empty: it fits
 
   StepAnswer answer() const;
 };

@@ -259,7 +259,7 @@ class WhatIf(unittest.TestCase):
         faster = self.what_if(run, "--link-scale", "2")
         self.assertLess(faster["change"]["ci_high"], -0.3, "links are all that this step waits for")
         self.assertGreater(faster["change"]["ci_low"], -0.7)
-        self.assertNotIn("machine", self.what_if(run, "--without-straggler"))
+        self.assertIn("--set inject.slow_rank=-1", self.error("what-if", run, "--without-straggler"))
 
     def test_a_cluster_that_has_changed_since_is_said_to(self) -> None:
         cluster = self.folder / "own.toml"
@@ -313,6 +313,17 @@ class WhatIf(unittest.TestCase):
         self.assertIn("no such file or folder", self.error("what-if", "nowhere"))
         alone, _ = self.simulate("mesh.ranks=1")
         self.assertIn("one rank", self.error("what-if", alone, "--without-straggler"))
+
+    def test_an_answer_never_takes_the_place_of_what_it_is_from(self) -> None:
+        on = ["simulate.cluster=dgx-h100", "emulate.compute_tflops=none", "emulate.link_gb_per_s=none"]
+        run, _ = self.simulate(*on, "simulate.seed=3")  # which nobody else asks
+        for command in (["what-if", run], ["tune", "--from", run], ["tune", run], ["expect", run], ["compare", run, run],
+                        ["trace", "explain", f"{run}/trace"], ["trace", "diff", run, f"{run}/trace"], ["gate", run, "--against", run]):
+            for out in (run, f"{run}/."):
+                with self.subTest(command):
+                    self.assertIn("would be lost", self.error(*command, "--out", out, "--overwrite"))
+        self.call("simulate", f"{run}/config.toml", "--out", run, "--overwrite", "-q")  # is the same run
+        self.call("what-if", run)
 
     def test_damaged_results_are_said_to_be(self) -> None:
         run, _ = self.simulate("simulate.seed=2")  # which nobody else asks
