@@ -139,6 +139,16 @@ class Tune(program.Program):
         self.assertEqual(answer["in_force"]["reserved_bytes"], memory["caching_allocator"]["peak_reserved_bytes"])
         self.assertTrue(answer["in_force"]["fits"])
 
+    def test_few_evaluations_find_the_one_change_that_fits_and_helps(self) -> None:
+        answer = self.tune("llama3-8b-emulated", "--cluster", "dgx-h100", "--set", "fsdp.backward_prefetch=none",
+                           "--memory", "40GiB")
+        self.assertFalse(answer["keep"])
+        self.assertGreater(answer["gain"], 0.1)
+        with open(self.folder / "tuned/points.csv", newline="", encoding="utf-8") as points:
+            current, *tried = csv.DictReader(points)
+        prefetch = {**current, "fsdp.backward_prefetch": "fsdp.backward_prefetch=pre"}
+        self.assertTrue(any(all(row[key] == prefetch[key] for key in prefetch if "." in key) for row in tried))
+
     def test_a_split_of_experts_takes_what_simulate_says(self) -> None:
         job = ("llama4-scout", *sets("mesh.ranks=8", "model.layers=2", "train.seq_len=1024"), "--cluster", "dgx-h100")
         answer = self.tune(*job)
