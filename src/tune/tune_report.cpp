@@ -114,6 +114,14 @@ std::string numerics(const Tuning& t) {
   return changes.empty() ? "" : fmt::format("It changes numerics, as was allowed: {}.\n", changes.substr(2));
 }
 
+/// The policies that a verdict is about: a few say nothing of the others.
+std::string of_which(const Tuning& t) {
+  const auto tried = t.result.tried.size();
+  const auto fit = static_cast<std::size_t>(std::ranges::count_if(t.result.tried, &tune::Tried::fits));
+  return fmt::format("of the {} policies tried,{} the best", tried,
+                     fit == tried ? "" : fmt::format(" of which {} fit{},", fit, fit == 1 ? "s" : ""));
+}
+
 std::string verdict(const Tuning& t) {
   const std::string_view of = objective_text(t);
   std::string interval;
@@ -124,12 +132,17 @@ std::string verdict(const Tuning& t) {
     interval = " (no interval)";
   }
   if (t.answer.keep) {
-    const bool of_all = t.result.bounded && optimality_gap(t.options.objective, t.result) <= 0;
+    const double gap = optimality_gap(t.options.objective, t.result);
+    const bool of_all = t.result.bounded && gap <= 0;
     std::string why = "nothing else was tried";
     if (t.result.tried.size() > 1) {
-      why = fmt::format("the best {} would take {:.1f} % less {}{}, which {}", of_all ? "of all" : "that was tried",
+      why = fmt::format("{} would take {:.1f} % less {}{}, which {}", of_all ? "the best of all" : of_which(t),
                         100 * std::max(0.0, t.answer.gain), of, interval,
                         t.answer.gain < t.least_gain ? "is below what counts" : "is not certain");
+    }
+    if (!t.result.bounded || gap >= t.least_gain) {
+      why += t.result.stopped ? "; it was interrupted before the others were known"
+                              : "; --evaluations was too few to know of the others";
     }
     return fmt::format("Keep what you have: {}.\n{}", why,
                        t.result.start().retries
