@@ -75,6 +75,16 @@ class Tune(program.Program):
         again = self.result("again")["metrics"]["step_ms"]["median"]
         self.assertAlmostEqual(again / answer["best"]["step_ms"], 1, delta=0.05)
 
+    def test_from_traces_of_gpus_memory_is_that_of_a_made_up_job(self) -> None:
+        self.call("simulate", "quickstart", "--cluster", "dgx-h100", "--out", "run", "-q")
+        said = self.call("tune", "--from", "run/trace", "--memory", "70GiB", *FEW, "--out", "tuned").stdout
+        self.assertIn("--memory was compared with that of a made-up job.", said)
+        self.assertNotIn("was compared", self.call("tune", "--from", "run/trace", *FEW, "--out", "free").stdout)
+        answer = json.loads((self.folder / "tuned/tune.json").read_text())
+        self.assertGreaterEqual(answer["in_force"]["margin_bytes"], 1 << 30)  # half of a context and a communicator
+        with open(self.folder / "tuned/points.csv", newline="", encoding="utf-8") as points:
+            self.assertEqual({row["memory"] for row in csv.DictReader(points)} - {"at least"}, {"made up"})
+
     def test_what_no_trace_tells_is_not_proposed(self) -> None:
         """A trace does not tell that the head has the embedding's weight, which must then be in the root."""
         self.call("simulate", self.profile, *sets("model.tied_head=true"), "--out", "tied", "-q")

@@ -121,7 +121,11 @@ TEST(NothingFits, DoesNotCallTheLeastWhatFits) {
   EXPECT_THAT(app::nothing_fits(space, {.bytes = 899}, least, 1000), Not(HasSubstr("would do")));
   EXPECT_THAT(app::nothing_fits(space, {.bytes = 1000}, least),
               AllOf(HasSubstr("nothing that was tried fits"), HasSubstr("1000 B"), HasSubstr("--evaluations"),
-                    Not(HasSubstr("nothing fits"))));
+                    Not(HasSubstr("nothing fits")), Not(HasSubstr("made-up"))));
+  for (const int bytes : {999, 1000}) {
+    EXPECT_THAT(app::nothing_fits(space, {.bytes = bytes, .made_up = true}, least),
+                HasSubstr(". No trace tells memory: --memory was compared with that of a made-up job."));
+  }
 }
 
 TEST(ParetoFront, HasWhatNothingBeatsInBoth) {
