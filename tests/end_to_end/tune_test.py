@@ -93,7 +93,7 @@ class Tune(program.Program):
             self.assertEqual({row["fsdp.head_unit"] for row in csv.DictReader(points)}, {"fsdp.head_unit=false"})
         for name in ("tuned.toml", "recognised.toml", "pytorch_fsdp2.py"):
             text = (self.folder / "tuned" / name).read_text()
-            self.assertIn("No trace tells batch, sequence length, optimizer or layer sizes", text, name)
+            self.assertIn("are made up, and with them tokens/s and memory, its total and its differences", text, name)
             self.assertNotIn("data loader", text, name)
 
     def test_traces_of_pytorch_are_answered_in_its_words(self) -> None:
