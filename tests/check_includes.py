@@ -119,7 +119,7 @@ class Limit:
 LIMITS = [
     Limit("src", 640, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 159, "keys", "profiles/README.md"),
-    Limit("tests", 94250, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 94350, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 10150, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4250, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4750, "lines", "profiles/**/*.toml"),

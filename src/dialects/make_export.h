@@ -23,8 +23,8 @@ std::vector<KeyFate> key_fates(const Dialect& target, const config::RunConfig& c
 
 /// A warning for whoever reads a configuration that was recognised in traces of a job.
 inline constexpr std::string_view kNotTold =
-    "No trace tells batch, sequence length, optimizer or layer sizes: values for them, and tokens/s, are made up; keep "
-    "the job's own.";
+    "No trace tells batch, sequence length, optimizer or layer sizes: values for them are made up, and with them "
+    "tokens/s and memory, its total and its differences; keep the job's own.";
 
 /// `config` must be valid (config/validate.h), its mesh filled in. `traced`: it was recognised in traces, so that the
 /// files have kNotTold, and do not say where to set what no trace tells. Runs nothing and reads no file.

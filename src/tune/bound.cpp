@@ -42,10 +42,12 @@ std::int64_t MemoryBudget::capacity(const plan::Plan& plan) const {
   return std::max<std::int64_t>(1, std::llround((static_cast<double>(bytes) - overhead) / (1 + error)) - 1);
 }
 
-MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t bytes, MemoryKind kind) {
+MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t bytes, MemoryKind kind,
+                           std::optional<bool> traced_on_gpus) {
   constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-  MemoryBudget budget{.bytes = bytes, .kind = kind};
-  const bool gpus = config.device.backend == config::BackendKind::cuda || !config.simulate.cluster.empty();
+  MemoryBudget budget{.bytes = bytes, .kind = kind, .made_up = traced_on_gpus.has_value()};
+  const bool gpus = config.device.backend == config::BackendKind::cuda || !config.simulate.cluster.empty() ||
+                    traced_on_gpus.value_or(false);
   if (!gpus) return budget;
   budget.error = 0.03;
   budget.context_bytes = 3 * kGiB / 2;

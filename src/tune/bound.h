@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "clock/op_times.h"
@@ -39,6 +40,7 @@ struct MemoryBudget {
   std::int64_t communicator_bytes = 0;
   double error = 0;           ///< of what the allocator is predicted to hold, as a part of it
   double overhead_error = 0;  ///< of what lies beside it, likewise
+  bool made_up = false;       ///< the job whose memory it is compared with was recognised in traces, which tell none
   NeedOf need_of = {};        ///< who knows the allocator; empty: it is this program's own pool
 
   /// Bytes of `need` in this budget's kind of memory. `plan`: of the same training, for its communicators.
@@ -62,8 +64,10 @@ struct MemoryBudget {
 ///
 /// Otherwise errors and overheads are assumptions, since nothing measured says them: another framework's allocator
 /// holds 3 % more or less than is predicted; a GPU's context and libraries take 1.5 GiB and a communicator 0.5 GiB,
-/// each give or take half. A command line that knows better says so.
-MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t bytes, MemoryKind kind);
+/// each give or take half. `traced_on_gpus`: whether traces in which `config` was recognised are of GPUs; absent: it
+/// was not in traces.
+MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t bytes, MemoryKind kind,
+                           std::optional<bool> traced_on_gpus = {});
 
 /// Time and memory with less of which no order of the same ops can do.
 struct Bound {

@@ -49,14 +49,13 @@ class Search {
 
   SearchResult run() {
     start();
+    if (!options_.exhaustive) turn_what_is_in_force();
     find_structures();
-    if (options_.exhaustive) {
-      exhaust();
-    } else {
+    if (!options_.exhaustive) {
       probe();
       descend();
-      exhaust();
     }
+    exhaust();
     finish();
     return std::move(result_);
   }
@@ -64,9 +63,12 @@ class Search {
  private:
   using Batch = std::vector<Point>;
 
-  bool over() {
+  bool stopped() {
     if (!result_.stopped && options_.stop && options_.stop()) result_.stopped = true;
-    return result_.stopped || (!options_.exhaustive && result_.evaluated >= static_cast<double>(options_.evaluations));
+    return result_.stopped;
+  }
+  bool over() {
+    return stopped() || (!options_.exhaustive && result_.evaluated >= static_cast<double>(options_.evaluations));
   }
 
   /// Smaller is better; what does not fit is worse than all that does.
@@ -176,6 +178,14 @@ class Search {
     learn(std::move(tried));
   }
 
+  /// Every change of one axis, then from the best of them axis by axis. They are first because most users look for a
+  /// small change, and because the probed structures may all turn out not to fit.
+  void turn_what_is_in_force() {
+    doing_ = "neighbours";
+    for (std::size_t a = 0; a < space_.axes().size() && !over(); ++a) try_all(along(space_.origin(), a));
+    turn_axes(*best_);
+  }
+
   void find_structures() {
     doing_ = "bounds";
     all_ = space_.size();
@@ -190,7 +200,7 @@ class Search {
     std::vector<Found> found(leaders.size());
     std::map<std::uint64_t, bool> seen;
     for (std::size_t from = 0; from < leaders.size(); from += kBatch) {
-      if (over()) {
+      if (stopped()) {  // bounds are no evaluations
         result_.bounded = false;
         break;
       }
@@ -327,17 +337,24 @@ class Search {
 
   Point structure_of(const Point& point) const { return with_orders(point, space_.origin()); }
 
+  /// The points of the space that differ from `point` in this axis at most, each as whatever leads its structure: of
+  /// two spellings of one policy the answer has the first.
+  Batch along(Point point, std::size_t axis) const {
+    Batch batch;
+    for (std::size_t c = 0; c < space_.axes()[axis].choices.size(); ++c) {
+      point[axis] = static_cast<std::uint8_t>(c);
+      if (!space_.holds(point)) continue;
+      const auto leader = kinds_.leader_of(structure_of(point));
+      batch.push_back(leader ? with_orders(*leader, point) : point);
+    }
+    return batch;
+  }
+
   void turn_axes(std::size_t at) {
     for (bool gained = true; gained && !over();) {
       gained = false;
       for (std::size_t a = 0; a < space_.axes().size() && !over(); ++a) {
-        Batch batch;
-        Point point = result_.tried[at].point;
-        for (std::size_t c = 0; c < space_.axes()[a].choices.size(); ++c) {
-          point[a] = static_cast<std::uint8_t>(c);
-          if (space_.holds(point)) batch.push_back(point);
-        }
-        for (const std::optional<std::size_t>& found : try_all(batch)) {
+        for (const std::optional<std::size_t>& found : try_all(along(result_.tried[at].point, a))) {
           if (!found || !better(*found, at)) continue;
           at = *found;
           gained = true;

@@ -81,12 +81,15 @@ double optimality_gap(Objective objective, const SearchResult& result);
 /// `stop`.
 ///
 /// [Note: the search]
+/// First come the single changes of the policy in force. From the best of these one axis after another is turned until
+/// none gains.
+///
 /// Policies of one structure have the same ops in another order, so one bound is all theirs. Structures are bounded
 /// (of too many only some, drawn with the seed: axes are turned from those to the others), those that cannot fit or
 /// cannot be the best go, and from the others three orders are tried each: as in force, with everything prefetched,
-/// with as little memory as possible. From the best of them one axis after another is turned until none gains. What
-/// then may still be better is tried order by order, the smallest bound first, until nothing is left or `evaluations`
-/// are spent. The answer is the policy with the least memory among those within 0.1 % of the best found.
+/// with as little memory as possible. From the best of them axes are turned as before. What then may still be better is
+/// tried order by order, the smallest bound first, until nothing is left or `evaluations` are spent. The answer is the
+/// policy with the least memory among those within 0.1 % of the best found.
 SearchResult search(const Space& space, const clock::Machine& machine, const SearchOptions& options,
                     const std::function<void(const SearchProgress&)>& progress = {});
 

@@ -114,6 +114,18 @@ std::string numerics(const Tuning& t) {
   return changes.empty() ? "" : fmt::format("It changes numerics, as was allowed: {}.\n", changes.substr(2));
 }
 
+constexpr const char* kMadeUpMemory =
+    "No trace tells memory: --memory was compared with that of a made-up job. Measure the job's own before you rely on "
+    "what fits.";
+
+/// The policies that a verdict is about: a few say nothing of the others.
+std::string of_which(const Tuning& t) {
+  const auto tried = t.result.tried.size();
+  const auto fit = static_cast<std::size_t>(std::ranges::count_if(t.result.tried, &tune::Tried::fits));
+  return fmt::format("of the {} policies tried,{} the best", tried,
+                     fit == tried ? "" : fmt::format(" of which {} fit{},", fit, fit == 1 ? "s" : ""));
+}
+
 std::string verdict(const Tuning& t) {
   const std::string_view of = objective_text(t);
   std::string interval;
@@ -124,12 +136,17 @@ std::string verdict(const Tuning& t) {
     interval = " (no interval)";
   }
   if (t.answer.keep) {
-    const bool of_all = t.result.bounded && optimality_gap(t.options.objective, t.result) <= 0;
+    const double gap = optimality_gap(t.options.objective, t.result);
+    const bool of_all = t.result.bounded && gap <= 0;
     std::string why = "nothing else was tried";
     if (t.result.tried.size() > 1) {
-      why = fmt::format("the best {} would take {:.1f} % less {}{}, which {}", of_all ? "of all" : "that was tried",
+      why = fmt::format("{} would take {:.1f} % less {}{}, which {}", of_all ? "the best of all" : of_which(t),
                         100 * std::max(0.0, t.answer.gain), of, interval,
                         t.answer.gain < t.least_gain ? "is below what counts" : "is not certain");
+    }
+    if (!t.result.bounded || gap >= t.least_gain) {
+      why += t.result.stopped ? "; it was interrupted before the others were known"
+                              : "; --evaluations was too few to know of the others";
     }
     return fmt::format("Keep what you have: {}.\n{}", why,
                        t.result.start().retries
@@ -186,6 +203,7 @@ std::string tune_text(const Tuning& t) {
     table.rows.push_back({"budget", in_memory(t, budget), in_memory(t, budget), unit, ""});
   }
   std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
+  if (t.options.budget.made_up && t.options.budget.bytes > 0) text += fmt::format("{}\n\n", kMadeUpMemory);
   if (!t.disturbed_because.empty()) text += t.disturbed_because + "\n\n";
   if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
   text += idle_knobs(t) + "\n" + format_table(front_table(t)) + "\n";
@@ -211,10 +229,11 @@ std::string points_csv(const Tuning& t) {
   std::string text = "step_ms,tokens_per_s,live_bytes,reserved_bytes,predicted_bytes,margin_bytes,memory,fits";
   for (const tune::Axis& axis : t.space.axes()) text += "," + axis.name;
   text += "\n";
+  const char* exact = t.options.budget.made_up ? "made up" : "exact";
   for (const tune::Tried& tried : t.result.tried) {
     text += fmt::format("{:.6f},{:.3f},{},{},{},{},{},{}", tried.step_ns / 1e6, answer_for(tried).tokens_per_s->value,
                         tried.need.live, tried.need.reserved, tried.predicted_bytes, tried.margin_bytes,
-                        tried.exact ? "exact" : "at least", tried.fits ? 1 : 0);
+                        tried.exact ? exact : "at least", tried.fits ? 1 : 0);
     for (std::size_t a = 0; a < tried.point.size(); ++a) {
       text += "," + t.space.axes()[a].choices[tried.point[a]].text;
     }
@@ -227,21 +246,23 @@ std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& bud
                          std::int64_t squeezed) {
   const tune::Tried& tried = least.tried[*least.best];
   const std::int64_t needs = tried.predicted_bytes + tried.margin_bytes;
+  const std::string made_up = budget.made_up ? fmt::format(" {}", kMadeUpMemory) : "";
   if (needs <= budget.bytes) {
     return fmt::format(
-        "--memory {}: nothing that was tried fits, and {} would, with {}. Ask for more --evaluations, or start there.",
-        format_bytes(budget.bytes), settings_text(space.settings_at(tried.point)), format_bytes(needs));
+        "--memory {}: nothing that was tried fits; {} would, with {}. Ask for more --evaluations, or start there.{}",
+        format_bytes(budget.bytes), settings_text(space.settings_at(tried.point)), format_bytes(needs), made_up);
   }
   return fmt::format(
       "--memory {}: nothing fits. The least {} memory found is {} ({} and a margin of {} for the error of the "
-      "prediction), by {}{}.",
+      "prediction), by {}{}.{}",
       format_bytes(budget.bytes), to_string(budget.kind), format_bytes(needs), format_bytes(tried.predicted_bytes),
       format_bytes(tried.margin_bytes), settings_text(space.settings_at(tried.point)),
       squeezed > 0 && squeezed < needs
           ? fmt::format("; as it is, {} would do where the allocator returns cached memory to the driver, which takes "
                         "time",
                         format_bytes(squeezed))
-          : "");
+          : "",
+      made_up);
 }
 
 double VerifiedPolicy::median_ms() const {

@@ -1,5 +1,6 @@
 #include "tune/answer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "support/emulated_machine.h"
@@ -84,6 +85,30 @@ TEST(Answer, AKnobThatCannotBeTurnedIsNoneThatIsLeft) {
   EXPECT_EQ(knobs(), 0U);
 }
 
+TEST(Verdict, TellsOfHowManyItSpeaksWhereMuchMayBeLeft) {
+  const Answered a(tunable_config(), {"fsdp.forward_prefetch"});
+  ASSERT_TRUE(a.answer.keep);
+  SearchResult result = a.result;
+  const app::Tuning tuning{a.space, a.options, result, a.answer, "it", "rates"};
+  EXPECT_THAT(app::tune_text(tuning), AllOf(HasSubstr("Keep what you have: the best of all would take 0.0 % less step "
+                                                      "time, which is below what counts.\n"),
+                                            Not(HasSubstr("too few"))));
+  result.tried.push_back(result.start());
+  result.tried.back().fits = false;
+  result.bound = result.start().step_ns / 2;
+  const std::size_t all = result.tried.size();
+  const std::string known = fmt::format(
+      "Keep what you have: of the {} policies tried, of which {} fit, the best would take 0.0 % less step time, which "
+      "is "
+      "below what counts; ",
+      all, all - 1);
+  EXPECT_THAT(app::tune_text(tuning), HasSubstr(known + "--evaluations was too few to know of the others.\n"));
+  result.stopped = true;
+  EXPECT_THAT(app::tune_text(tuning), HasSubstr(known + "it was interrupted before the others were known.\n"));
+  result.bound = result.start().step_ns * 0.995;
+  EXPECT_THAT(app::tune_text(tuning), HasSubstr("below what counts.\n"));
+}
+
 TEST(NothingFits, DoesNotCallTheLeastWhatFits) {
   const Space space(valid(tunable_config()), {.fixed = all_but({"fsdp.forward_prefetch"})});
   SearchResult least;
@@ -96,7 +121,11 @@ TEST(NothingFits, DoesNotCallTheLeastWhatFits) {
   EXPECT_THAT(app::nothing_fits(space, {.bytes = 899}, least, 1000), Not(HasSubstr("would do")));
   EXPECT_THAT(app::nothing_fits(space, {.bytes = 1000}, least),
               AllOf(HasSubstr("nothing that was tried fits"), HasSubstr("1000 B"), HasSubstr("--evaluations"),
-                    Not(HasSubstr("nothing fits"))));
+                    Not(HasSubstr("nothing fits")), Not(HasSubstr("made-up"))));
+  for (const int bytes : {999, 1000}) {
+    EXPECT_THAT(app::nothing_fits(space, {.bytes = bytes, .made_up = true}, least),
+                HasSubstr(". No trace tells memory: --memory was compared with that of a made-up job."));
+  }
 }
 
 TEST(ParetoFront, HasWhatNothingBeatsInBoth) {

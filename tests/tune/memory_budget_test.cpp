@@ -66,6 +66,18 @@ TEST(MemoryBudget, WhatTheAllocatorMayHoldJustFits) {
   EXPECT_FALSE(budget.fits({0, most + 4}, plan));
 }
 
+TEST(MemoryBudget, OfAJobInTracesIsComparedWithAMadeUpOne) {
+  const config::RunConfig config = valid(tunable_config());
+  EXPECT_FALSE(memory_budget(config, kGiB, MemoryKind::process).made_up);
+  const MemoryBudget host = memory_budget(config, kGiB, MemoryKind::process, false);
+  EXPECT_TRUE(host.made_up);
+  EXPECT_EQ(host.error, 0);
+  const MemoryBudget gpus = memory_budget(config, kGiB, MemoryKind::process, true);
+  EXPECT_TRUE(gpus.made_up);
+  EXPECT_EQ(gpus.error, 0.03);
+  EXPECT_EQ(gpus.context_bytes, 3 * kGiB / 2);
+}
+
 TEST(MemoryBudget, NoLimitIsNone) {
   const config::RunConfig config = valid(tunable_config());
   EXPECT_TRUE(memory_budget(config, 0, MemoryKind::live).fits({1 << 30, 1 << 30}, plan::make_plan(config)));

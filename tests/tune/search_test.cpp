@@ -98,6 +98,47 @@ TEST(Search, TheConfigurationInForceComesFirst) {
   EXPECT_EQ(result.start().step_ns, evaluate(space.start(), EmulatedMachine(), {}).step_ns);
 }
 
+TEST(Search, SingleChangesOfWhatIsInForceAreTriedBeforeAllElse) {
+  RunConfig config = tunable_config();
+  config.emulate.link_gb_per_s = 0.1;
+  config.fsdp.forward_prefetch.mode = config.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+  const Space space(valid(config), {});
+  std::set<std::uint64_t> changes;  // by their schedules, of which some are alike
+  for (std::size_t a = 0; a < space.axes().size(); ++a) {
+    Point point = space.origin();
+    for (point[a] = 1; point[a] < space.axes()[a].choices.size(); ++point[a]) {
+      if (!space.holds(point)) continue;
+      if (const auto changed = space.config_at(point))
+        changes.insert(evaluate(*changed, EmulatedMachine(), {}).fingerprint);
+    }
+  }
+  SearchOptions options;
+  options.evaluations = 1 + static_cast<std::int64_t>(changes.size());
+  for (const Tried& tried : search_in(space, options).tried) changes.erase(tried.fingerprint);
+  EXPECT_EQ(changes.size(), 0U);
+}
+
+TEST(Search, ChangesAreCombinedWhereNothingFarFromThemFits) {
+  RunConfig config = tunable_config();
+  config.fsdp.forward_prefetch.mode = config.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+  const Space space(valid(config), {});
+  SearchOptions options;
+  options.evaluations = 150;
+  // Only prefetching is within the budget.
+  options.budget = {.bytes = std::int64_t{1} << 40};
+  options.budget.need_of = [&](const schedule::Training& training, std::int64_t) {
+    RunConfig other = training.config;
+    other.fsdp.forward_prefetch = config.fsdp.forward_prefetch;
+    other.fsdp.backward_prefetch = config.fsdp.backward_prefetch;
+    return MemoryNeed{options.budget.bytes + (other == space.start() ? 0 : 1), 0};
+  };
+  const SearchResult result = search_in(space, options);
+  ASSERT_TRUE(result.best);
+  const config::Fsdp best = space.config_at(result.tried[*result.best].point)->fsdp;
+  EXPECT_NE(best.forward_prefetch.mode, config::Prefetch::Mode::none);
+  EXPECT_NE(best.backward_prefetch.mode, config::Prefetch::Mode::none);
+}
+
 TEST(Search, OnlyWhatIsInForceMayLiveFromAnAllocatorThatReturnsItsCache) {
   const Space space(valid(tunable_config()), {});
   SearchOptions options;

@@ -94,13 +94,6 @@ std::int64_t size_of_option(const char* option, const std::string& text) {
   throw ConfigError(fmt::format("{} {} is no size; expected bytes with a unit, as in 70GiB or 640MB.", option, text));
 }
 
-tune::MemoryBudget budget_of(const TuneArguments& arguments, const config::RunConfig& config) {
-  using Kind = tune::MemoryKind;
-  const Kind kind = named("--memory-kind", arguments.memory_kind, {Kind::live, Kind::reserved, Kind::process});
-  const std::int64_t bytes = arguments.memory.empty() ? 0 : size_of_option("--memory", arguments.memory);
-  return tune::memory_budget(config, bytes, kind);
-}
-
 /// The keys of `fixes`; those with a value are overrides, too.
 std::vector<std::string> fixed_keys(const std::vector<std::string>& fixes, std::vector<std::string>& overrides) {
   std::vector<std::string> keys;
@@ -302,11 +295,16 @@ class TuneProgress {
   std::int64_t next_ns_ = 0;
 };
 
-tune::SearchOptions search_options(const TuneArguments& arguments, const config::RunConfig& config) {
+tune::SearchOptions search_options(const TuneArguments& arguments, const config::RunConfig& config,
+                                   const std::optional<TracedJob>& traced) {
   using O = tune::Objective;
+  using K = tune::MemoryKind;
   tune::SearchOptions options;
   options.objective = named("--objective", arguments.objective, {O::step, O::memory, O::tokens_per_s});
-  options.budget = budget_of(arguments, config);
+  options.budget =
+      tune::memory_budget(config, arguments.memory.empty() ? 0 : size_of_option("--memory", arguments.memory),
+                          named("--memory-kind", arguments.memory_kind, {K::live, K::reserved, K::process}),
+                          traced ? std::optional(traced->run.trial.world.backend == "cuda") : std::nullopt);
   options.evaluations = arguments.evaluations;
   options.exhaustive = arguments.exhaustive;
   options.seed = arguments.seed;
@@ -593,7 +591,7 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   const std::string recognised = traced ? write_recognised(traced->profile, folder.path()) : "";
   const config::RunConfig config = in_force(arguments, overrides, recognised, job);
   check_verify(arguments, config);
-  tune::SearchOptions options = search_options(arguments, config);
+  tune::SearchOptions options = search_options(arguments, config, traced);
   space_options.free_batch = options.objective == tune::Objective::tokens_per_s;
   const bool by_preset = targets.empty() && !traced;
   if (traced) {
