@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct ClusterGpu {
   double fp8_gemm_fraction = 0;     ///< the same of fp8; 0: no fp8
   double memory_gb_per_s = 0;       ///< peak of the memory, 1e9 bytes/s
   double memory_copy_gb_per_s = 0;  ///< achieved by a copy, read + written, 1e9 bytes/s
+
+  std::int64_t memory_bytes() const { return static_cast<std::int64_t>(std::ldexp(memory_gib, 30)); }
 };
 
 /// Rates of this GPU's kernels as measured with bf16, 1e12 FLOP/s where nothing else is said, under the power that it

@@ -138,9 +138,7 @@ void open_simulation(Cell& cell) {
   if (!cell.basis.uncertainty) check_modelled_time(c, cell.times);
   if (machine.cluster() == nullptr) return;
   const config::ClusterGpu& gpu = machine.cluster()->gpu;
-  const double memory = gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
-  cell.gpu = {static_cast<std::int64_t>(memory),
-              clock::gpu_rates(*machine.cluster(), c.fsdp.param_dtype).peak_flops * 1e-12};
+  cell.gpu = {gpu.memory_bytes(), clock::gpu_rates(*machine.cluster(), c.fsdp.param_dtype).peak_flops * 1e-12};
   const double bf16_tflops = clock::gpu_rates(*machine.cluster(), DType::bf16).peak_flops * 1e-12;
   if (bf16_tflops > 2 * cell.gpu->peak_tflops) {
     cell.notes.push_back(
@@ -158,7 +156,8 @@ void open_simulation(Cell& cell) {
   // Memory that is not in reserved (the CUDA context, NCCL) takes a few percent of a GPU, too.
   constexpr double kNear = 0.95;
   const auto reserved = static_cast<double>(cell.caching_allocator->peak_reserved);
-  cell.near_memory_limit = cell.caching_allocator->retries > 0 || reserved > kNear * memory;
+  cell.near_memory_limit =
+      cell.caching_allocator->retries > 0 || reserved > kNear * static_cast<double>(cell.gpu->memory_bytes);
   if (cell.caching_allocator->retries > 0) {
     cell.notes.push_back(fmt::format(
         "it fits the {} GiB of a {} only if PyTorch's allocator returns memory to the driver in the middle of a step; "
@@ -168,7 +167,7 @@ void open_simulation(Cell& cell) {
     cell.notes.push_back(fmt::format(
         "a rank reserves {:.1f} % of the {} GiB of a {}: near the limit PyTorch's allocator frees and retries, which "
         "costs time that is not predicted; the step's interval reaches further up",
-        100 * reserved / memory, gpu.memory_gib, gpu.name));
+        100 * reserved / static_cast<double>(cell.gpu->memory_bytes), gpu.memory_gib, gpu.name));
   }
 }
 

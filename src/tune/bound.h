@@ -41,6 +41,7 @@ struct MemoryBudget {
   double error = 0;           ///< of what the allocator is predicted to hold, as a part of it
   double overhead_error = 0;  ///< of what lies beside it, likewise
   bool made_up = false;       ///< the job whose memory it is compared with was recognised in traces, which tell none
+  bool of_gpu = false;        ///< `bytes` are what a GPU of the cluster has, since nobody said otherwise
   NeedOf need_of = {};        ///< who knows the allocator; empty: it is this program's own pool
 
   /// Bytes of `need` in this budget's kind of memory. `plan`: of the same training, for its communicators.

@@ -200,7 +200,8 @@ std::string tune_text(const Tuning& t) {
   table.rows.push_back(
       {"its margin", in_memory(t, t.result.start().margin_bytes), in_memory(t, t.best().margin_bytes), unit, ""});
   if (const std::int64_t budget = t.options.budget.bytes; budget > 0) {
-    table.rows.push_back({"budget", in_memory(t, budget), in_memory(t, budget), unit, ""});
+    table.rows.push_back(
+        {t.options.budget.of_gpu ? "its GPU has" : "budget", in_memory(t, budget), in_memory(t, budget), unit, ""});
   }
   std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
   if (t.options.budget.made_up && t.options.budget.bytes > 0) text += fmt::format("{}\n\n", kMadeUpMemory);
@@ -246,16 +247,19 @@ std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& bud
                          std::int64_t squeezed) {
   const tune::Tried& tried = least.tried[*least.best];
   const std::int64_t needs = tried.predicted_bytes + tried.margin_bytes;
+  const std::string given = format_bytes(budget.bytes),
+                    who = budget.of_gpu ? fmt::format("The {} of the cluster's GPU (--memory says otherwise)", given)
+                                        : fmt::format("--memory {}", given);
   const std::string made_up = budget.made_up ? fmt::format(" {}", kMadeUpMemory) : "";
   if (needs <= budget.bytes) {
     return fmt::format(
-        "--memory {}: nothing that was tried fits; {} would, with {}. Ask for more --evaluations, or start there.{}",
-        format_bytes(budget.bytes), settings_text(space.settings_at(tried.point)), format_bytes(needs), made_up);
+        "{}: nothing that was tried fits; {} would, with {}. Ask for more --evaluations, or start there.{}", who,
+        settings_text(space.settings_at(tried.point)), format_bytes(needs), made_up);
   }
   return fmt::format(
-      "--memory {}: nothing fits. The least {} memory found is {} ({} and a margin of {} for the error of the "
+      "{}: nothing fits. The least {} memory found is {} ({} and a margin of {} for the error of the "
       "prediction), by {}{}.{}",
-      format_bytes(budget.bytes), to_string(budget.kind), format_bytes(needs), format_bytes(tried.predicted_bytes),
+      who, to_string(budget.kind), format_bytes(needs), format_bytes(tried.predicted_bytes),
       format_bytes(tried.margin_bytes), settings_text(space.settings_at(tried.point)),
       squeezed > 0 && squeezed < needs
           ? fmt::format("; as it is, {} would do where the allocator returns cached memory to the driver, which takes "

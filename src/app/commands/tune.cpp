@@ -301,10 +301,15 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
   using K = tune::MemoryKind;
   tune::SearchOptions options;
   options.objective = named("--objective", arguments.objective, {O::step, O::memory, O::tokens_per_s});
+  const bool of_gpu = arguments.memory.empty() && !config.simulate.cluster.empty();
   options.budget =
-      tune::memory_budget(config, arguments.memory.empty() ? 0 : size_of_option("--memory", arguments.memory),
+      tune::memory_budget(config,
+                          of_gpu                     ? config::load_cluster(config.simulate.cluster).gpu.memory_bytes()
+                          : arguments.memory.empty() ? 0
+                                                     : size_of_option("--memory", arguments.memory),
                           named("--memory-kind", arguments.memory_kind, {K::live, K::reserved, K::process}),
                           traced ? std::optional(traced->run.trial.world.backend == "cuda") : std::nullopt);
+  options.budget.of_gpu = of_gpu;
   options.evaluations = arguments.evaluations;
   options.exhaustive = arguments.exhaustive;
   options.seed = arguments.seed;
@@ -669,7 +674,8 @@ Command tune_command() {
   command.option("-c,--cluster", &tune_it->cluster, "NAME",
                  "Simulate this machine, as --set simulate.cluster=NAME does");
   command.ranks(tune_it->overrides);
-  command.option("-m,--memory", &tune_it->memory, "SIZE", "What a rank may take, as in 70GiB; default: no limit");
+  command.option("-m,--memory", &tune_it->memory, "SIZE",
+                 "What a rank may take, as in 70GiB; default: its GPU on a cluster, else no limit");
   command.option("--memory-kind", &tune_it->memory_kind, "KIND", "live, reserved or process; default: process");
   command.option("--objective", &tune_it->objective, "WHAT", "step, memory or tokens_per_s; default: step");
   command.set("--fix", tune_it->fixes, "Leave KEY as it is, or at VALUE; may be repeated");
