@@ -433,12 +433,12 @@ std::string amount_text(const PossibleReason& e) {
 }
 
 std::string published_text(const NearestPublished& p) {
-  return fmt::format(
-      "nearest published training: {}\n"
-      "  {} tokens/s a rank; {} is predicted for it, {:+.1f} % ({} of profiles/published/training.csv, source {})\n"
-      "  {}\n",
-      p.title, three_digits(p.published), three_digits(p.predicted), 100 * (p.predicted / p.published - 1), p.id,
-      p.source, p.differs.empty() ? "as this one" : fmt::format("differs in: {}", fmt::join(p.differs, ", ")));
+  return text_line("nearest published training: " + p.title) +
+         text_line(fmt::format("  {} tokens/s a rank; {} is predicted for it, {:+.1f} % ({} of "
+                               "profiles/published/training.csv, source {})",
+                               three_digits(p.published), three_digits(p.predicted),
+                               100 * (p.predicted / p.published - 1), p.id, p.source)) +
+         text_line(p.differs.empty() ? "  as this one" : fmt::format("  differs in: {}", fmt::join(p.differs, ", ")));
 }
 
 std::string measured_text(const Expectation& e) {
@@ -451,10 +451,10 @@ std::string measured_text(const Expectation& e) {
                                  e.measured->step_ms, away(e.tokens_per_s_rank->value, rate));
   const auto& bounds = e.tokens_per_s_rank->bounds;
   if (e.measured->as_expected) {
-    return text + (bounds ? ", within the interval: it need not have a reason.\n" : ": as expected.\n");
+    return text_line(text + (bounds ? ", within the interval: it need not have a reason." : ": as expected."));
   }
   if (bounds) text += fmt::format(", {} the interval", away(rate < bounds->low ? bounds->low : bounds->high, rate));
-  return text + ".\n";
+  return text_line(text + ".");
 }
 
 }  // namespace
@@ -524,7 +524,7 @@ std::string expectation_text(const Expectation& e) {
         fmt::format("{} the {} of its GPU", e.fits ? "fits in" : "does NOT fit in", format_bytes(*e.device_bytes));
   }
   std::string text = format_table(answer_table(table)) + assumptions_text(e.assumptions);
-  if (e.device_bytes) text += e.memory_basis + "\n";
+  if (e.device_bytes) text += text_line(e.memory_basis);
   Table hinges{"the interval hangs on, each alone", {"", "step, ms", "say"}, {}};
   for (const Hinge& h : e.hangs_on) {
     hinges.rows.push_back({h.what, fmt::format("{:.4g} to {:.4g}", h.low_ms, h.high_ms), h.say});
