@@ -224,6 +224,23 @@ class Words(UndrawnTest):
         self.assertIn("range of 3 trials", page)
         self.assertNotIn("95", "".join(re.findall(r"<th[^>]*>([^<]*)", page)))
 
+    def test_a_simulation_has_the_interval_of_its_prediction_and_nothing_measured(self) -> None:
+        def simulated(value):
+            value["world"]["simulated"] = True
+            value["metrics"]["step_ms"] |= {"median": 100.0, "ci_low": 100.0, "ci_high": 100.0}
+            value["prediction"] = {"from": "published rates", "step_ms": {"low": 80.0, "high": 1396.4}}
+        def unsure(value):
+            simulated(value)
+            value["prediction"] = {"from": "published rates", "no_interval_because": "nobody knows"}
+        text = "".join(Tags(self.page(self.copy("run", simulated))).text)
+        self.assertEqual(text.count("95\u00a0% interval of a real step 80 to 1396\u00a0ms"), 2)
+        self.assertNotIn("100 to 100", text)
+        self.assertNotIn("easured were", text)
+        self.assertIn("; simulated were ", text)
+        (self.folder / "run").rename(self.folder / "sure")
+        self.assertNotIn("100 to 100", "".join(Tags(self.page(self.copy("run", unsure))).text))
+        self.assertIn("; measured were ", "".join(Tags(self.page(DATA / "run")).text))
+
     def test_comparison_lists_the_keys_of_the_file(self) -> None:
         def keys(value):
             value["differing_keys"] = [{"key": "only.here", "a": None, "b": 7}]

@@ -50,7 +50,7 @@ std::string cause_table(const account::CauseReport& report, const CauseTable& ho
                            c.late_rank);
     }
     row(std::string(to_string(c.cause)), c.ms, c.share_pct, without_text(c.without), where);
-    if (!c.advice.empty()) advice += fmt::format("- {}: {}\n", to_string(c.cause), c.advice);
+    if (!c.advice.empty()) advice += text_line(fmt::format("- {}: {}", to_string(c.cause), c.advice));
   }
   if (report.small_ms > 0) {
     row("small (each under 2 %)", report.small_ms, 100 * report.small_ms / report.step_ms, "", "");
@@ -63,7 +63,7 @@ std::string cause_table(const account::CauseReport& report, const CauseTable& ho
     for (std::vector<std::string>& cells : table.rows) cells.erase(cells.begin() + 3);
   }
   std::string knobs;
-  for (const std::string& knob : how.knobs) knobs += fmt::format("- {}\n", knob);
+  for (const std::string& knob : how.knobs) knobs += text_line("- " + knob);
   if (!knobs.empty()) advice += "\nknobs, by what they gain:\n" + knobs;
   return format_table(table) + how.no_typical + (advice.empty() ? "" : "\n" + advice);
 }

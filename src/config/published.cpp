@@ -173,10 +173,8 @@ std::string published_title(const CsvRow& row) {
     static const std::string kUnknown = "?";
     return row.text(column).empty() ? kUnknown : row.text(column);
   };
-  const std::string& checkpointing = row.text("checkpointing");
-  return fmt::format("{}, {} {} on {}, {} x {} tokens{}", row.text("model"), row.text("ranks"), row.text("numbers"),
-                     known("cluster"), known("batch"), known("seq_len"),
-                     checkpointing.empty() || checkpointing == "none" ? "" : ", checkpointing " + checkpointing);
+  return fmt::format("{} in {} on {} ranks of {}, {} x {} tokens", row.text("model"), row.text("numbers"),
+                     row.text("ranks"), known("cluster"), known("batch"), known("seq_len"));
 }
 
 }  // namespace fsdpbench::config

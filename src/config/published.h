@@ -37,7 +37,7 @@ std::string find_published_trainings();
 /// one. Throws ConfigError that names the line.
 RunConfig published_config(const CsvRow& row);
 
-/// The row for people: "llama3-8b, 64 bf16 on dgx-a100, 1 x 8192 tokens, checkpointing every:2".
+/// The row for people: "llama3-8b in bf16 on 64 ranks of dgx-a100, 1 x 8192 tokens".
 std::string published_title(const CsvRow& row);
 
 }  // namespace fsdpbench::config

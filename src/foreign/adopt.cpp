@@ -336,8 +336,8 @@ AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& f
   }
   config::RunConfig config = found.schedule->config;
   if (static_cast<std::int64_t>(job.ranks.size()) != config.mesh.ranks) {
-    throw ConfigError(fmt::format("There are files of {} ranks, and the job has {}: a file of each is needed.",
-                                  job.ranks.size(), config.mesh.ranks));
+    throw ConfigError(fmt::format("The job has {} ranks; files were given for {}: one file per rank is needed.",
+                                  config.mesh.ranks, job.ranks.size()));
   }
   // Its times are given: no link and no arithmetic is modelled.
   config.device.backend = config::BackendKind::cpu;

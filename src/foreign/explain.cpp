@@ -370,6 +370,11 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
                       "step and left out",
                       job.ranks[r].rank, found.ranks[r].cut.before_recording));
     }
+    if (found.ranks[r].cut.launch_assumed > 0) {
+      e.notes.push_back(fmt::format(
+          "rank {}: {} rows of the device have no launch in the file; they are taken for launched with the row before",
+          job.ranks[r].rank, found.ranks[r].cut.launch_assumed));
+    }
     if (found.ranks[r].cut.left_out > 0) {
       e.notes.push_back(fmt::format("rank {}: {} rows of the device were launched outside all steps and are left out",
                                     job.ranks[r].rank, found.ranks[r].cut.left_out));

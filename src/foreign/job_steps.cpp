@@ -242,6 +242,7 @@ JobSteps cut_steps(const RankRows& rank) {
   for (std::size_t i = 0; i < launches.size(); ++i) {
     if (launches[i]) {
       by_launch.push_back(static_cast<std::int32_t>(i));
+      if (result.launches_known && !rank.computes_on_host() && !is_launched(rank.device[i])) ++result.launch_assumed;
     } else {
       ++result.before_recording;
       earlier_end = std::max(earlier_end, rank.device[i].end_ns);

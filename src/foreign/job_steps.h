@@ -37,6 +37,7 @@ struct JobSteps {
   bool launches_known = true;          ///< of a device: else the host's marks need not be those of its rows
   std::vector<JobStep> steps;          ///< in order of time; none without device rows
   std::size_t left_out = 0;            ///< device rows before the first step or after the last
+  std::size_t launch_assumed = 0;      ///< device rows without a launch that others of the file have
   std::size_t before_recording = 0;    ///< device rows that were launched before the file has the host: in no step
   std::vector<std::int64_t> launched;  ///< by device row: when the host launched it, as far as the file tells
   std::vector<std::int32_t> waits;     ///< of the host: rows in which it waited for the device, as they end

@@ -517,8 +517,6 @@ void KinetoRows::add_notes() {
   note(without_times_, "rows have no begin or no length, or negative ones, and were left out");
   note(begins_and_ends_, "events mark begins and ends (ph B, E), which profilers of PyTorch do not write: left out");
   note(far_rows_, "rows of the device lie more than an hour from all that the host did, and were left out");
-  note(std::ranges::count_if(rows_.device, [](const DeviceRow& row) { return row.launch < 0; }),
-       "rows of the device have no launch in the file");
   note(std::ranges::count_if(
            rows_.device,
            [&](const DeviceRow& row) { return row.launch >= 0 && row.begin_ns < rows_.host[row.launch].begin_ns; }),

@@ -1,6 +1,7 @@
 #include "record/table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -43,7 +44,7 @@ struct Column {
 };
 
 /// Lines of at most `width` columns: they end at blanks, or within names behind a dot or the like; what is neither is
-/// not cut. What the text was indented by, all are.
+/// not cut. What the text was indented by, all are; those of a list go on below its words.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> lines;
   std::string indent;
@@ -63,7 +64,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
     if (end == 0) break;
     lines.push_back(indent + std::string(left.substr(0, end)));
     left.remove_prefix(left[end] == ' ' ? end + 1 : end);
-    indent.assign(std::min(text.find_first_not_of(' '), width / 2), ' ');
+    indent.assign(std::min(text.find_first_not_of(text.starts_with("- ") ? "- " : " "), width / 2), ' ');
   }
   lines.push_back(indent + std::string(left));
   return lines;
@@ -228,6 +229,10 @@ std::string markdown_cell(std::string_view text) {
   return out;
 }
 
-std::string text_line(std::string_view text) { return clean_text(text, kMostOfAMessage) + '\n'; }
+std::string text_line(std::string_view text, std::size_t width) {
+  if (width == 0) width = terminal_columns(stdout);
+  const std::string line = clean_text(text, kMostOfAMessage);
+  return fmt::format("{}\n", fmt::join(width == 0 ? std::vector{line} : wrapped(line, width), "\n"));
+}
 
 }  // namespace fsdpbench::app

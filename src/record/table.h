@@ -53,7 +53,8 @@ std::string markdown_table(const Table& table);
 /// Text that may come from outside, as one cell or one line of Markdown: its markup is shown and has no effect.
 std::string markdown_cell(std::string_view text);
 
-/// A sentence beside a table, on one line whatever is in it: text from outside makes no lines of its own.
-std::string text_line(std::string_view text);
+/// A sentence beside a table: text from outside makes no lines of its own. `width` is as of format_table(), but where
+/// there is no terminal it is one line, for programs that search it.
+std::string text_line(std::string_view text, std::size_t width = 0);
 
 }  // namespace fsdpbench::app

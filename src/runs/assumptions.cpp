@@ -9,6 +9,7 @@
 
 #include "config/fields.h"
 #include "config/load.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -35,8 +36,8 @@ std::string assumptions_text(const std::vector<Assumption>& assumptions) {
   std::vector<std::string> words;
   for (const Assumption& a : assumptions) words.push_back(fmt::format("{} {}{}", a.key, a.value, a.said ? "" : "*"));
   const bool all_said = std::ranges::all_of(assumptions, &Assumption::said);
-  return fmt::format("assumes {}\n{}", fmt::join(words, ", "),
-                     all_said ? "" : "* nobody said so; --set KEY=VALUE says otherwise\n");
+  return text_line(fmt::format("assumes {}", fmt::join(words, ", "))) +
+         (all_said ? "" : "* nobody said so; --set KEY=VALUE says otherwise\n");
 }
 
 template <>

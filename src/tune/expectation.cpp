@@ -206,11 +206,22 @@ class Explainer {
   double plain_ns_;
 };
 
+/// What recomputes, in words: "checkpointing that keeps every_second_product".
+std::string checkpointing_of(const config::Fsdp& fsdp) {
+  if (!fsdp.activation_checkpointing) return "no checkpointing";
+  if (fsdp.checkpoint_keeps != config::CheckpointKeeps::nothing) {
+    return fmt::format("checkpointing that keeps {}", config::to_string(fsdp.checkpoint_keeps));
+  }
+  if (fsdp.recompute_share < 1) return fmt::format("checkpointing of {:.3g} % of a block", 100 * fsdp.recompute_share);
+  return fsdp.checkpoint_every == 1 ? "checkpointing of all blocks"
+                                    : fmt::format("checkpointing of one block in {}", fsdp.checkpoint_every);
+}
+
 /// Features of a training that others must share for their measurements to say something about it.
 struct TrainingFeatures {
-  std::string model, gpu, cluster, framework;
+  std::string model, gpu, cluster, framework, checkpointing;
   double parameters = 0, ranks = 0, tokens = 0;  ///< tokens: a rank and step
-  bool fp8 = false, compiled = false, recomputes = false;
+  bool fp8 = false, compiled = false;
   config::Strategy strategy = config::Strategy::full_shard;
 
   TrainingFeatures(const config::RunConfig& c, const plan::ModelShapes& shapes, const config::Cluster& on,
@@ -219,12 +230,12 @@ struct TrainingFeatures {
         gpu(on.gpu.name),
         cluster(on.name),
         framework(std::move(whose)),
+        checkpointing(checkpointing_of(c.fsdp)),
         parameters(static_cast<double>(shapes.parameter_count())),
         ranks(static_cast<double>(c.mesh.ranks)),
         tokens(tokens_of_rank(c)),
         fp8(c.fsdp.fp8_products),
         compiled(c.simulate.compiled),
-        recomputes(c.fsdp.activation_checkpointing),
         strategy(c.fsdp.strategy) {}
 
   /// The model and the framework count most, then the hardware, the size of the model, and the rest.
@@ -232,7 +243,7 @@ struct TrainingFeatures {
     const auto fold = [](double a, double b) { return std::abs(std::log2(a / b)); };
     return 12 * (model != other.model) + 6 * !same_framework(other) + 8 * (gpu != other.gpu) + 4 * (fp8 != other.fp8) +
            2 * fold(parameters, other.parameters) + fold(ranks, other.ranks) / 2 + fold(tokens, other.tokens) / 2 +
-           2 * (compiled != other.compiled) + (recomputes != other.recomputes) + (strategy != other.strategy) +
+           2 * (compiled != other.compiled) + (checkpointing != other.checkpointing) + (strategy != other.strategy) +
            (cluster != other.cluster);
   }
   /// PyTorch's own modules are in every framework of theirs.
@@ -252,7 +263,7 @@ struct TrainingFeatures {
     add(tokens != other.tokens, fmt::format("{} tokens a rank and step", other.tokens));
     add(fp8 != other.fp8, other.fp8 ? "fp8 products" : "no fp8 products");
     add(compiled != other.compiled, other.compiled ? "compiled" : "not compiled");
-    add(recomputes != other.recomputes, other.recomputes ? "activation checkpointing" : "no activation checkpointing");
+    add(checkpointing != other.checkpointing, other.checkpointing);
     add(strategy != other.strategy, std::string(config::to_string(other.strategy)));
     return all;
   }
@@ -279,7 +290,7 @@ NearestPublished nearest_published(const engine::Setup& setup, const config::Clu
   const SimulatedMachine machine(best->config);
   const engine::Setup theirs = engine::set_up(best->config);
   return {best->row.text("id"),
-          config::published_title(best->row),
+          fmt::format("{}, {}", config::published_title(best->row), checkpointing_of(best->config.fsdp)),
           best->row.text("source"),
           best->row.number("tokens_per_s"),
           tokens_of_rank(best->config) / (machine.forecast(theirs).slowest_ns() * 1e-9),
@@ -422,12 +433,12 @@ std::string amount_text(const PossibleReason& e) {
 }
 
 std::string published_text(const NearestPublished& p) {
-  return fmt::format(
-      "nearest published training: {}, {}: {} tokens/s a rank\n"
-      "  {}; {} is predicted for it, {:+.1f} % (source {} of profiles/published/README.md)\n",
-      p.id, p.title, three_digits(p.published),
-      p.differs.empty() ? "as this one" : fmt::format("differs in: {}", fmt::join(p.differs, ", ")),
-      three_digits(p.predicted), 100 * (p.predicted / p.published - 1), p.source);
+  return text_line("nearest published training: " + p.title) +
+         text_line(fmt::format("  {} tokens/s a rank; {} is predicted for it, {:+.1f} % ({} of "
+                               "profiles/published/training.csv, source {})",
+                               three_digits(p.published), three_digits(p.predicted),
+                               100 * (p.predicted / p.published - 1), p.id, p.source)) +
+         text_line(p.differs.empty() ? "  as this one" : fmt::format("  differs in: {}", fmt::join(p.differs, ", ")));
 }
 
 std::string measured_text(const Expectation& e) {
@@ -440,10 +451,10 @@ std::string measured_text(const Expectation& e) {
                                  e.measured->step_ms, away(e.tokens_per_s_rank->value, rate));
   const auto& bounds = e.tokens_per_s_rank->bounds;
   if (e.measured->as_expected) {
-    return text + (bounds ? ", within the interval: it need not have a reason.\n" : ": as expected.\n");
+    return text_line(text + (bounds ? ", within the interval: it need not have a reason." : ": as expected."));
   }
   if (bounds) text += fmt::format(", {} the interval", away(rate < bounds->low ? bounds->low : bounds->high, rate));
-  return text + ".\n";
+  return text_line(text + ".");
 }
 
 }  // namespace
@@ -513,7 +524,7 @@ std::string expectation_text(const Expectation& e) {
         fmt::format("{} the {} of its GPU", e.fits ? "fits in" : "does NOT fit in", format_bytes(*e.device_bytes));
   }
   std::string text = format_table(answer_table(table)) + assumptions_text(e.assumptions);
-  if (e.device_bytes) text += e.memory_basis + "\n";
+  if (e.device_bytes) text += text_line(e.memory_basis);
   Table hinges{"the interval hangs on, each alone", {"", "step, ms", "say"}, {}};
   for (const Hinge& h : e.hangs_on) {
     hinges.rows.push_back({h.what, fmt::format("{:.4g} to {:.4g}", h.low_ms, h.high_ms), h.say});
@@ -539,7 +550,7 @@ Fields<NearestPublished> declared<NearestPublished>() {
   using P = NearestPublished;
   return {"NearestPublished", "The published training that is most like this one.", "tune/expectation.h", {
       {"id", &P::id, "", "its line in profiles/published/training.csv"},
-      {"title", &P::title, "", "model, ranks and cluster"},
+      {"title", &P::title, "", "model, ranks, cluster, batch and checkpointing"},
       {"source", &P::source, "", "where it was published"},
       {"tokens_per_s_rank", &P::published, "1/s", "tokens of one rank a second, as published"},
       {"predicted", &P::predicted, "1/s", "the same as it is predicted"},

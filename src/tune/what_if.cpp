@@ -290,20 +290,20 @@ std::string basis(const WhatIf& answer) {
   const RunDoubt& doubt = answer.doubt;
   const std::string runs =
       doubt.between_runs ? fmt::format("{:.1f} %", 100 * *doubt.between_runs) : std::string("an unknown part");
-  text += fmt::format(
+  text += text_line(fmt::format(
       "in doubt: {:.1f} % of the step because the replay misses the run, {} because runs differ, {:.1f} % because "
-      "of ops that were not measured\n",
-      100 * doubt.replay, runs, 100 * doubt.reach);
+      "of ops that were not measured",
+      100 * doubt.replay, runs, 100 * doubt.reach));
   if (std::abs(doubt.beside) >= 0.0005) {
     text += fmt::format("a step may be {:.1f} % {} still, because computation runs beside other collectives\n",
                         100 * std::abs(doubt.beside), doubt.beside > 0 ? "longer" : "shorter");
   }
   if (!doubt.between_runs) text += fmt::format("{}\n", kNoInterval);
   const double error = answer.replay_error;
-  text += fmt::format("replaying the unchanged run misses the measured step by {:+.2f} %: {}\n", 100 * error,
-                      std::abs(error) <= std::abs(answer.change.median)
-                          ? "a smaller predicted change means nothing"
-                          : "more than the predicted change, so the prediction is not usable");
+  text += text_line(fmt::format("replaying the unchanged run misses the measured step by {:+.2f} %: {}", 100 * error,
+                                std::abs(error) <= std::abs(answer.change.median)
+                                    ? "a smaller predicted change means nothing"
+                                    : "more than the predicted change, so the prediction is not usable"));
   return text;
 }
 

@@ -20,8 +20,9 @@ import program
 from program import Program
 
 PAGES = ("README.md", "docs/watch.md", "docs/experts.md", "docs/expect.md", "docs/prefetch-depth.md", "docs/what-if.md",
-         "docs/gpu-status.md", "docs/tutorials/see-overlap.md", "docs/tutorials/tune-fsdp2.md",
-         "docs/tutorials/accept-a-cluster.md", "docs/tutorials/fsdp-in-jax.md", "docs/tutorials/add-a-prefetch-policy.md")
+         "docs/gpu-status.md", "docs/explain.md", "docs/trace-explain.md", "docs/tutorials/see-overlap.md",
+         "docs/tutorials/tune-fsdp2.md", "docs/tutorials/accept-a-cluster.md", "docs/tutorials/fsdp-in-jax.md",
+         "docs/tutorials/add-a-prefetch-policy.md")
 # Codes that are answers: what `accept` found, and what it and `gate` say of a machine that other programs use meanwhile.
 ENDS = {"accept": (0, 10, 11), "gate": (0, 7, 11), "watch": (0, 5, 10, 11)}
 TRIES = 3  # of a page whose clock is the machine's: it may have been busy

@@ -112,7 +112,7 @@ class Tune(program.Program):
             self.assertIn("cannot be tuned from its trace", message)
             self.assertIn(words, message)
         message = self.error("tune", "--from", str(recorded / "fsdp2/rank_0.json.gz"), "-o", "one")
-        self.assertIn("a file of each is needed", message)
+        self.assertIn("The job has 2 ranks; files were given for 1: one file per rank is needed.", message)
         self.assertFalse((self.folder / "one").exists())
         # Two steps accuse nobody, so that settings are tried.
         self.assertNotIn("holds the others up", self.call("tune", "--from", str(recorded / "fsdp2"), *FEW, "-o", "two").stdout)

@@ -72,6 +72,15 @@ TEST(JobSteps, ALastStepThatTheRecordingCutsOffIsLeftOut) {
   EXPECT_EQ(cut_steps(kernels_alone).steps.size(), 4U);
 }
 
+TEST(JobSteps, ARowWithoutALaunchIsEarlierThanTheFileOrLikeTheRowBefore) {
+  RankRows rank = launched_rows(4, 0);
+  rank.device[0].launch = rank.device[5].launch = -1;
+  const JobSteps cut = cut_steps(rank);
+  EXPECT_EQ(cut.before_recording, 1U);
+  EXPECT_EQ(cut.launch_assumed, 1U);
+  EXPECT_EQ(cut_steps(rows_of(3)).launch_assumed, 0U) << "no row of the file has one";
+}
+
 /// Marks that reach into each other: each step would be all that comes after it, and all of it would be looked at in
 /// every step.
 TEST(JobSteps, MarksInEachOtherAreNoWindows) {

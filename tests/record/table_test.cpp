@@ -90,5 +90,14 @@ TEST(MarkdownTable, ShowsMarkupOfCellsAsItIs) {
             "| a | b |\n|---|---|\n| x\\|y | \\<b\\> |\n");
 }
 
+TEST(TextLine, IsWrappedOnATerminalAndOneLineWhereThereIsNone) {
+  EXPECT_EQ(text_line("  one two three four five", 12), "  one two\n  three four\n  five\n");
+  EXPECT_EQ(text_line("- one two three four", 12), "- one two\n  three four\n");
+  const std::string words(300, 'a');
+  EXPECT_EQ(text_line(words + " b", 100), words + "\nb\n");
+  if (terminal_columns(stdout) > 0) GTEST_SKIP() << "the rest is of pipes and files";
+  EXPECT_EQ(text_line(words + " b"), words + " b\n");
+}
+
 }  // namespace
 }  // namespace fsdpbench::app

@@ -199,6 +199,23 @@ TEST(NearestPublished, IsOfTheSameModelAndFramework) {
   EXPECT_THAT(e.published->differs, ::testing::Not(::testing::Contains(HasSubstr("llm-foundry"))));
 }
 
+/// One keeps every second product, and the other recomputes everything.
+TEST(NearestPublished, DiffersInWhatCheckpointingKeeps) {
+  const std::vector<std::string> common{"model.preset=llama3-8b", "mesh.ranks=8", "train.seq_len=8192",
+                                        "simulate.efficiency=torchtitan", "fsdp.activation_checkpointing=true"};
+  const auto asked = [&](const char* keeps) {
+    std::vector<std::string> all = common;
+    all.push_back(fmt::format("fsdp.checkpoint_keeps={}", keeps));
+    return *expectation_of(on_dgx(all)).published;
+  };
+  const std::string theirs = "checkpointing that keeps every_second_product";
+  const NearestPublished same = asked("every_second_product"), other = asked("nothing");
+  EXPECT_THAT(same.title, AllOf(HasSubstr("llama3-8b in bf16 on 8 ranks of dgx-h100, "), HasSubstr(theirs)));
+  EXPECT_THAT(same.differs, Not(::testing::Contains(theirs)));
+  EXPECT_EQ(other.id, same.id);
+  EXPECT_THAT(other.differs, ::testing::Contains(theirs));
+}
+
 /// Said settings are not in question; a network that was measured is hardly.
 TEST(Hinges, NameWhatMovesTheStepMost) {
   const std::vector<std::string> slow{"mesh.ranks=64", "model.preset=llama3-8b", "train.seq_len=512",

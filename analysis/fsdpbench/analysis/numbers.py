@@ -53,10 +53,10 @@ def parts_note(metrics: Sequence[Record]) -> str:
     return PARTS_APART if apart else PARTS
 
 
-def numbers_of(metrics: Record, memory: Record, things: str = "steps") -> List[Number]:
-    """Those that the file has, in the order of the table."""
+def numbers_of(metrics: Record, memory: Record, things: str = "steps", interval: str = "") -> List[Number]:
+    """Those that the file has, in the order of the table; interval: of the step, instead of that of the values."""
     count = metrics.inner("step_ms").n
-    interval = interval_text(metrics, things)
+    interval = interval or interval_text(metrics, things)
     entries: List[Tuple[str, Optional[float], Callable[[float], str], str]] = [
         ("step time", median_of(metrics), milliseconds, f"median of {count or 'the'} {things}, slowest rank"
          + (f"; {interval}" if interval else "")),
@@ -100,16 +100,26 @@ def is_range(step: Record) -> bool:
 
 
 def interval_text(metrics: Record, things: str = "steps") -> str:
-    """'95 % interval 81.2 to 83.1 ms'; empty where there is none."""
+    """'95 % interval 81.2 to 83.1 ms'; empty where there is none, or all values are alike, as those of a simulation."""
     step = metrics.inner("step_ms")
-    if step.ci_low is None or step.ci_high is None:
+    if step.ci_low is None or step.ci_high is None or (step.n != 1 and step.ci_low == step.ci_high):
         return ""
-    # Four digits: intervals of quiet runs are narrow.
-    return f"{interval_name(step, things)} {step.ci_low:.4g} to {step.ci_high:.4g}\N{NO-BREAK SPACE}ms"
+    return f"{interval_name(step, things)} {_bounds(step.ci_low, step.ci_high)}"
 
 
-def numbers_table(metrics: Record, memory: Record) -> Table:
-    rows = [(n.name, n.show(n.value), n.meaning) for n in numbers_of(metrics, memory)]
+def prediction_text(prediction: Record) -> str:
+    """How far a real step may be from the simulated one; empty where nobody knows."""
+    step = prediction.inner("step_ms")
+    return "" if step.low is None else f"95\N{NO-BREAK SPACE}% interval of a real step {_bounds(step.low, step.high)}"
+
+
+def _bounds(low: float, high: float) -> str:
+    """Four digits: intervals of quiet runs are narrow."""
+    return " to ".join(f"{v:.4g}" if v < 1000 else f"{v:.0f}" for v in (low, high)) + "\N{NO-BREAK SPACE}ms"
+
+
+def numbers_table(metrics: Record, memory: Record, interval: str) -> Table:
+    rows = [(n.name, n.show(n.value), n.meaning) for n in numbers_of(metrics, memory, interval=interval)]
     return Table("Numbers", ("", "value", "meaning"), rows, texts=(2,), note=parts_note([metrics]))
 
 

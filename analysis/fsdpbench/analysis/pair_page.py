@@ -133,7 +133,7 @@ def _breakdown(sides: List[Side], things: str) -> Picture:
     of_trials = things == "trials"
     picture = Picture("breakdown", "What a step is made of",
                       ("The trial with the median step time of each side" if of_trials else
-                       "The step time is the median over the measured steps, of the slowest rank") + ". "
+                       "The step time is the median over the steps after the warm-up, of the slowest rank") + ". "
                       + parts_note([s.metrics for s in sides]))
     rows = []
     wholes = [s for s in sides if complete(s.metrics)]
@@ -190,4 +190,4 @@ def _steps(sides: List[Side], things: str) -> Picture:
              if len(s.times_ms) > 1 and s.metrics.step_ms is not None]
     if len(lines) < 2:
         return picture.without(UNSAID)
-    return picture.drawn(draw_steps(lines, "trial" if of_trials else "measured step, after the warm-up", things))
+    return picture.drawn(draw_steps(lines, "trial" if of_trials else "step, after the warm-up", things))

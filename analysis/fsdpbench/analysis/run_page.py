@@ -14,7 +14,7 @@ from .figures.memory import MemoryPanel, draw_memory
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import choose_ranks, draw_timeline
 from .numbers import (changed_table, complete, gpu_table, hidden, interval_text, made_of, median_of, numbers_table,
-                      parts_note, path_table, would_help)
+                      parts_note, path_table, prediction_text, would_help)
 from .page import Page, Picture
 from .schema import read_run, setting
 from .text import clean, count_text, dotted, sentence, size
@@ -38,9 +38,10 @@ def run_page(path: Path) -> Page:
         page.badges.append("Incomplete: the run was stopped before its last step")
     page.caveats = [sentence(words) for words in caveats_of(result)]
     page.verdict = _verdict(result, metrics)
-    page.pictures = [_breakdown(metrics), _ranks(result, metrics.ranks), _causes(result), timeline(path.parent),
-                     _memory(result.inner("memory")), _collectives(result), _steps(result, metrics)]
-    page.tables = [numbers_table(metrics, result.inner("memory"))]
+    interval = prediction_text(result.inner("prediction")) or interval_text(metrics)
+    page.pictures = [_breakdown(metrics, interval), _ranks(result, metrics.ranks), _causes(result), timeline(path.parent),
+                     _memory(result.inner("memory"), bool(world.simulated)), _collectives(result), _steps(result, metrics)]
+    page.tables = [numbers_table(metrics, result.inner("memory"), interval)]
     path_rows = path_table(result.inner("critical_path"))
     if path_rows.rows:
         page.tables.append(path_rows)
@@ -84,10 +85,9 @@ def _verdict(result: Record, metrics: Record) -> List[str]:
     return words + would_help(result.causes)
 
 
-def _breakdown(metrics: Record) -> Picture:
-    interval = interval_text(metrics)
+def _breakdown(metrics: Record, interval: str) -> Picture:
     picture = Picture("breakdown", "What a step is made of",
-                      "The step time is the median over the measured steps, of the slowest rank"
+                      "The step time is the median over the steps after the warm-up, of the slowest rank"
                       + (f" ({interval})" if interval else "")
                       + ". Compute: at least one kernel ran on the rank. Exposed communication and exposed copies: the "
                       "compute lane waited for them. Idle: it waited for anything else. "
@@ -104,8 +104,8 @@ def phases_of(metrics: Record) -> List[Tuple[str, Record]]:
 
 
 def _ranks(result: Record, ranks: Sequence[Record]) -> Picture:
-    picture = Picture("ranks", "Rank by rank", "Medians over the measured steps, of each rank. A rank that computes "
-                      "longer than the others makes them wait: their exposed communication is its lateness.")
+    picture = Picture("ranks", "Rank by rank", "Medians over the steps after the warm-up, of each rank. A rank that "
+                      "computes longer than the others makes them wait: their exposed communication is its lateness.")
     if len(ranks) < 2:
         return picture.without("there is one rank" if ranks else UNSAID)
     shown = ranks
@@ -152,15 +152,16 @@ def timeline(folder: Path, ranks: int = DRAWN_RANKS, step: Optional[int] = None)
     return picture.drawn(draw_timeline([part], max_ranks=ranks))
 
 
-def _memory(memory: Record) -> Picture:
+def _memory(memory: Record, simulated: bool) -> Picture:
     picture = Picture("memory", "Memory over one step",
                       "Bytes alive on one rank while its lanes ran: an op's buffers count from its begin or until its "
-                      "end. Dashed: the measured peak of the rank that needed most, which counts a block until the "
+                      "end. Dashed: the peak of the rank that needed most, which counts a block until the "
                       "lane that allocates next may reuse it, whatever the speed of the run.")
     peak, estimate = memory.inner("peak_bytes").total, memory.inner("estimated_peak_bytes").total
     caching = memory.inner("caching_allocator")
     if peak is not None and estimate is not None:
-        picture.caption += f" The schedule predicted {size(estimate)}; measured were {size(peak)}."
+        picture.caption += (f" The schedule predicted {size(estimate)}; "
+                            f"{'simulated' if simulated else 'measured'} were {size(peak)}.")
     if caching.peak_allocated_bytes is not None and caching.peak_reserved_bytes is not None:
         picture.caption += (f" PyTorch's allocator would show {size(caching.peak_allocated_bytes)} allocated and "
                             f"{size(caching.peak_reserved_bytes)} reserved.")
@@ -186,9 +187,9 @@ def _collectives(result: Record) -> Picture:
 
 
 def _steps(result: Record, metrics: Record) -> Picture:
-    picture = Picture("steps", "Step by step", "The slowest rank's time of every measured step; a trend or jumps "
-                      "here mean that the median should not be trusted.")
+    picture = Picture("steps", "Step by step", "The slowest rank's time of every step after the warm-up; a trend or "
+                      "jumps here mean that the median should not be trusted.")
     times = result.inner("steps")["slowest_rank_ms"]
     if len(times) < 2 or metrics.step_ms is None:
         return picture.without(UNSAID)
-    return picture.drawn(draw_steps([StepLine("", times, metrics.step_ms)], "measured step, after the warm-up"))
+    return picture.drawn(draw_steps([StepLine("", times, metrics.step_ms)], "step, after the warm-up"))

@@ -73,9 +73,12 @@ std::string acceptance_headline(const AcceptanceReport& r) {
     blamed = fmt::format("; to blame: {}{}", accept::name_of(r.findings.front().element, r.cluster),
                          accused > 1 ? fmt::format(" and {} more", accused - 1) : "");
   }
-  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}{}", upper(to_string(r.verdict)),
-                     r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "",
-                     r.fabric, rated_rules(r), r.judgements.size(),
+  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}{}{}",
+                     upper(to_string(r.verdict)), r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes",
+                     r.emulated ? ", EMULATED" : "", r.fabric, rated_rules(r), r.judgements.size(),
+                     r.ranks < accept::kFewestPeers
+                         ? fmt::format("; no rank was compared with others: {} ranks are needed", accept::kFewestPeers)
+                         : "",
                      busy == r.judgements.end()
                          ? ""
                          : fmt::format("; other programs took {:.0f} % of the processors", 100 * busy->value.median),

@@ -45,8 +45,12 @@ TEST(AcceptanceFilesTest, TheHeadlineCountsWhoIsToBlameAndTheFabricsNodes) {
   few.emulated = true;
   few.judgements = {accept::judged("a", "b", Verdict::pass, "s"), accept::judged("a", "c", Verdict::unrated, "s")};
   few.verdict = Verdict::pass;
-  EXPECT_THAT(acceptance_markdown(few),
-              HasSubstr("# PASS: 2 ranks on 2 nodes, EMULATED, compared with f; 1 of 2 rules rated\n"));
+  EXPECT_THAT(
+      acceptance_markdown(few),
+      HasSubstr("# PASS: 2 ranks on 2 nodes, EMULATED, compared with f; 1 of 2 rules rated; no rank was compared with "
+                "others: 5 ranks are needed\n"));
+  few.ranks = 5;
+  EXPECT_THAT(acceptance_markdown(few), HasSubstr("1 of 2 rules rated\n")) << "they were compared";
   const std::string metrics = acceptance_metrics(few);
   EXPECT_THAT(metrics, AllOf(HasSubstr("rules{rated=\"true\"} 1\n"), HasSubstr("rules{rated=\"false\"} 1\n"),
                              HasSubstr("emulated{fabric=\"f\"} 1\n"), Not(HasSubstr("fsdpbench_accept_value{"))));
@@ -468,9 +472,9 @@ TEST(AcceptanceFilesTest, MetricsAreThisText) {
           "# TYPE fsdpbench_accept_accused gauge\n"
           "fsdpbench_accept_accused{part=\"rank 1 (device 1 of node 0, b)\",host=\"b\",direction=\"sends\"} 1\n");
   const std::string table = acceptance_table(report);
-  EXPECT_THAT(table,
-              ::testing::StartsWith("FAIL: 0 ranks on 1 node, compared with f; 1 of 2 rules rated; to blame: rank 1 "
-                                    "(device 1 of node 0, b)\n"));
+  EXPECT_THAT(
+      table, ::testing::StartsWith("FAIL: 0 ranks on 1 node, compared with f; 1 of 2 rules rated; no rank was compared "
+                                   "with others: 5 ranks are needed; to blame: rank 1 (device 1 of node 0, b)\n"));
   EXPECT_THAT(table, HasSubstr("fail     floor  x: rank 1  2.50 GB/s  2.00 to 3.00      –\n"
                                "1 rules were not rated: --verbose shows them\n"));
 }
