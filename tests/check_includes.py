@@ -79,10 +79,10 @@ FOLDERS = [
            "why nothing was computed: numbers of a step, one table of causes, one walk that finds them, what a change would gain"),
     Folder("engine", 3500, "setup.h, run.h", "launch hardware/gpu_health.h trace schedule plan backend model clock config",
            "the executor: the only place where schedule meets backend; masters, data, checkpoints"),
-    Folder("runs", 6200, "cell.h, trial.h, measure.h, result_fields.h",
+    Folder("runs", 6250, "cell.h, trial.h, measure.h, result_fields.h",
            "record config launch hardware trace plan schedule backend model clock account engine",
            "a cell, a trial, a sweep, a job of several processes; their world and their files"),
-    Folder("tune", 4300, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
+    Folder("tune", 4400, "space.h, search.h, what_if.h", "record config hardware/other_work.h plan schedule clock account engine runs",
            "the best setting under a budget; what another setting would take; what to expect of a machine"),
     Folder("foreign", 11850, "job_trace.h, explain.h, match_schedule.h",
            "record config config/words trace plan schedule dialects clock account engine runs tune",
@@ -97,7 +97,7 @@ FOLDERS = [
            "later results against accepted ones"),
     Folder("accept", 2600, "finding.h, blame_links.h, verdict.h", "record account runs/result_fields.h",
            "fit or not, and who is to blame: from rates to named parts, with interval and evidence"),
-    Folder("app/commands", 4200, "command.h, run.cpp",
+    Folder("app/commands", 4250, "command.h, run.cpp",
            "record config config/words launch hardware trace schedule dialects clock account engine runs tune foreign "
            "accept/collectives accept/stages accept/gate app",
            "a file a command: its options, help and body"),
@@ -119,11 +119,11 @@ class Limit:
 LIMITS = [
     Limit("src", 640, "files", "src/**/*.cpp src/**/*.h src/**/*.cu src/**/*.cuh"),
     Limit("keys", 159, "keys", "profiles/README.md"),
-    Limit("tests", 94350, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
+    Limit("tests", 94450, "lines", "tests/**/*.cpp tests/**/*.h tests/**/*.cu tests/**/*.cuh tests/**/*.py"),
     Limit("analysis/fsdpbench", 10150, "lines", "analysis/fsdpbench/**/*.py"),
     Limit("bench", 4250, "lines", "bench/**/*.cpp bench/**/*.h"),
     Limit("profiles", 4750, "lines", "profiles/**/*.toml"),
-    Limit("docs", 38300, "words", "docs/**/*.md - docs/result-format.md"),
+    Limit("docs", 38400, "words", "docs/**/*.md - docs/result-format.md"),
 ]
 MOST_ROOMS = 21  # with bench and analysis
 MOST_FLOORS = 10  # the longest chain of rooms that use each other

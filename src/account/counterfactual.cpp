@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "clock/forecast.h"
-#include "config/validate.h"
 #include "dialects/sayable.h"
 #include "schedule/memory_walk.h"
 #include "schedule/training.h"
@@ -23,26 +22,12 @@ namespace fsdpbench::account {
 using LimitMode = config::AllGatherLimit::Mode;
 using PrefetchMode = config::Prefetch::Mode;
 
-namespace {
-
-bool is_valid(config::RunConfig config) {
-  try {
-    config::validate(config);
-    return true;
-  } catch (const ConfigError&) {
-    return false;
-  }
-}
-
-}  // namespace
-
 std::vector<Knob> knobs_of(const config::RunConfig& config) {
   std::vector<Knob> knobs;
-  const bool valid = is_valid(config);
   const auto add = [&](Cause cause, std::string set, auto change) {
     Knob knob{cause, std::move(set), config};
     change(knob.config);
-    if (!valid || is_valid(knob.config)) knobs.push_back(std::move(knob));
+    knobs.push_back(std::move(knob));
   };
   const config::Fsdp& fsdp = config.fsdp;
   if (fsdp.strategy == config::Strategy::no_shard || config.mesh.data_ranks() == 1) return knobs;
@@ -80,7 +65,7 @@ std::vector<Knob> knobs_of(const config::RunConfig& config) {
   add(separate ? Cause::contention : Cause::communicator_serialisation,
       fmt::format("fsdp.separate_reduce_scatter_comm={}", !separate),
       [](config::RunConfig& c) { c.fsdp.separate_reduce_scatter_comm ^= true; });
-  if (fsdp.wrap.mode == config::Wrap::Mode::block) {
+  if (fsdp.wrap.mode == config::Wrap::Mode::block && config.mesh.expert == 1) {  // experts need units of one block
     add(Cause::inefficient_collective, "fsdp.wrap=blocks:2", [](config::RunConfig& c) {
       c.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
     });

@@ -10,6 +10,7 @@
 #include "clock/contention.h"
 #include "clock/what_if_times.h"
 #include "hardware/other_work.h"
+#include "record/table.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -78,6 +79,16 @@ std::string why_disturbed(const FinishedRun& run) {
   if (share <= 0) return {};
   return fmt::format("{} was measured on a busy machine ({}): this answer holds for a machine that is as busy",
                      run.folder, taken_text(share));
+}
+
+std::string changed_since(const FinishedRun& run, const SimulatedMachine& machine) {
+  const double was_ms = run.trial.metrics->step_ms.median, is_ms = machine.forecast(run.setup).slowest_ns() / 1e6;
+  constexpr double kSame = 1e-3;
+  if (std::abs(is_ms / was_ms - 1) < kSame) return {};
+  return fmt::format(
+      "a step of {} took {}, and takes {} as its configuration, cluster or calibration and this program are now: the "
+      "answer is of these",
+      run.folder, shown(was_ms, "ms"), shown(is_ms, "ms"));
 }
 
 MeasuredMachine::MeasuredMachine(const FinishedRun& run)

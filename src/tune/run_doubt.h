@@ -63,6 +63,10 @@ bool one_fabric(const FinishedRun& run);
 /// did not disturb it.
 std::string why_disturbed(const FinishedRun& run);
 
+/// That the machine of a simulated run no longer says what the run took, a sentence without full stop; empty if it
+/// does.
+std::string changed_since(const FinishedRun& run, const SimulatedMachine& machine);
+
 /// The machine that a finished run was measured on: ops take what they took in its typical step, and ops of other
 /// schedules what follows from these (clock/what_if_times.h). What nothing measured tells is refused with ConfigError.
 class MeasuredMachine final : public clock::Machine {

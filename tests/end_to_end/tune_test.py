@@ -136,13 +136,13 @@ class Tune(program.Program):
         self.assertGreater(answer["best"]["predicted_bytes"], answer["best"]["reserved_bytes"])
 
     def test_on_a_cluster_the_gpu_is_the_budget(self) -> None:
-        job = ("llama3-70b", "--cluster", "dgx-h100", *FEW)
+        job = ("llama3-70b", "--cluster", "dgx-h100")
         answer = self.tune(*job, "--ranks", "32", out="gpu")
         self.assertEqual(answer["budget"]["bytes"], 80 << 30)
         for step_ms, bytes_, fits in answer["points"]:
             self.assertFalse(fits and bytes_ > 80 << 30, step_ms)
         self.assertIn("The 80.00 GiB of the cluster's GPU (--memory says otherwise): nothing fits",
-                      self.error("tune", *job, "--ranks", "16", "-o", "small"))
+                      self.error("tune", *job, "--ranks", "16", "-o", "small", *FEW))
         self.assertGreater(self.tune(*job, "--ranks", "16", "--memory", "200GiB", out="more")["best"]["predicted_bytes"], 80 << 30)
 
     def test_on_a_cluster_memory_is_that_under_pytorchs_allocator(self) -> None:

@@ -269,6 +269,8 @@ class WhatIf(unittest.TestCase):
         self.assertNotIn("has changed", self.call("what-if", run).stdout)
         cluster.write_text(text.replace("framework_factor = 1.18", "framework_factor = 2.36"))
         self.assertIn("this program has changed", self.call("what-if", run).stdout)
+        tuned = self.call("tune", "--from", run, "--evaluations", "50", "--out", "tuned-changed")
+        self.assertRegex(tuned.stderr, r"a step of run\d+ took [\d.]+ ms, and takes [\d.]+ ms as its configuration, cluster")
 
     def test_on_gpus_computation_that_newly_runs_beside_collectives_is_slower(self) -> None:
         """No model says by how much: the interval is wider, and to that side."""

@@ -345,8 +345,7 @@ std::int64_t squeezed_bytes(const schedule::Training& training, tune::MemoryBudg
                                  squeezed_bytes(machine.training(space.start()), budget)));
 }
 
-/// Source of op times: what the configuration names, or a finished run, which must live on; the machine of one that was
-/// simulated knows more than its op times do.
+/// Source of op times: what the configuration names, a finished run, which must live on, or what simulated it.
 struct TunedOn {
   TunedOn(const TuneArguments& arguments, const config::RunConfig& config, std::optional<TracedJob>& traced) {
     std::unique_ptr<SimulatedMachine> simulated;
@@ -357,7 +356,8 @@ struct TunedOn {
       run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front()));
       check_same(arguments, run->setup.config, config);
       if (!traced) simulated = machine_of_run(config);
-      if (simulated) say_if_changed(*simulated);
+      const std::string why = simulated ? changed_since(*run, *simulated) : "";
+      if (!why.empty()) console().warning(why);
       basis = simulated ? fmt::format("the machine of {}: {}", run->folder, simulated->basis())
                         : fmt::format("the op times of {}", run->folder);
     }
@@ -380,15 +380,6 @@ struct TunedOn {
   tune::NeedOf need_of;  ///< on a cluster: memory under PyTorch's allocator
 
  private:
-  void say_if_changed(const SimulatedMachine& simulated) const {
-    const double was_ms = run->trial.metrics->step_ms.median, is_ms = simulated.forecast(run->setup).slowest_ns() / 1e6;
-    constexpr double kSame = 1e-3;
-    if (std::abs(is_ms / was_ms - 1) < kSame) return;
-    console().warning(fmt::format(
-        "a step of {} took {}, and takes {} as its configuration, cluster or calibration and this program are now: the "
-        "answer is of these",
-        run->folder, shown(was_ms, "ms"), shown(is_ms, "ms")));
-  }
   /// Throws unless the runs that `--from` named were the same training, with dtypes that were measured.
   static void check_same(const TuneArguments& arguments, const config::RunConfig& was,
                          const config::RunConfig& config) {
