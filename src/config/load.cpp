@@ -132,9 +132,13 @@ void forget_preset_of_result(std::vector<Entry>& profile, const std::vector<Entr
         fields(), [&](const Field& field) { return field.table != table || names(profile, field.name()); });
     if (!whole || !names(overrides, preset)) continue;
     const RunConfig own = presets_of(preset_names(profile, {}));
+    // An engine's may say how microbatches are accumulated, too.
+    const std::vector<Entry> beside =
+        table == "fsdp" ? fsdp_preset_entries(preset_names(profile, overrides).fsdp.preset) : std::vector<Entry>();
     std::erase_if(profile, [&](const Entry& entry) {
       const Field* field = find_field(entry.name);
-      if (field == nullptr || field->table != table || entry.name == preset) return false;
+      if (field == nullptr || entry.name == preset) return false;
+      if (field->table != table && !names(beside, entry.name)) return false;
       RunConfig with = own;
       return field->read(with, entry.value) && field->write(with) == field->write(own);
     });

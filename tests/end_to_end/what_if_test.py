@@ -144,6 +144,11 @@ class WhatIf(unittest.TestCase):
 
     def test_a_preset_replaces_what_the_own_preset_of_the_run_set(self) -> None:
         """config.toml of a run names every key: none of them may keep the preset of the question from its work."""
+        accumulates, by_engine = ["train.accumulate=2"], "fsdp.preset=nanotron"
+        run, _ = self.simulate(*accumulates)
+        _, truth = self.simulate(*accumulates, by_engine)
+        modes = [self.what_if(run, "--set", by_engine)["keys"], truth["config"]["train"]["accumulate_mode"]]
+        self.assertIn({"key": "train.accumulate_mode", "was": "reduce_each", "is": modes[1]}, modes[0])
         preset = "fsdp.preset=deepspeed-z2"
         run, _ = self.simulate()
         _, truth = self.simulate(preset, "fsdp.strategy=shard_grad_op", "fsdp.forward_prefetch=none",
