@@ -48,6 +48,7 @@ class Search {
   }
 
   SearchResult run() {
+    all_ = space_.size();
     start();
     if (!options_.exhaustive) turn_what_is_in_force();
     find_structures();
@@ -188,7 +189,6 @@ class Search {
 
   void find_structures() {
     doing_ = "bounds";
-    all_ = space_.size();
     result_.contradictory += kinds_.contradictory();
     const std::vector<Leader> leaders = leaders_to_bound();
     struct Found {
