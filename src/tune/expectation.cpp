@@ -497,6 +497,7 @@ Expectation expect(const Cell& cell, const Trial& trial, const std::optional<Mea
   if (trial.flops && trial.flops->mfu_pct) e.mfu_pct = over_step(e.step_ms, *trial.flops->mfu_pct * e.step_ms.value);
   e.peak_bytes = trial.caching_allocator ? trial.caching_allocator->peak_reserved : trial.memory.peak_occupied_total;
   e.fits = trial.fits.value_or(true);
+  e.retries = e.fits && trial.caching_allocator && trial.caching_allocator->retries > 0;
   e.memory_basis = memory_basis(cell.setup.config);
   if (trial.caching_allocator) {
     e.memory_basis += fmt::format("; {} of it allocated", format_bytes(trial.caching_allocator->peak_allocated));
@@ -520,8 +521,11 @@ std::string expectation_text(const Expectation& e) {
   table.memory = "peak memory of a rank";
   table.memory_note = "computed; an allocator reserves more";
   if (e.device_bytes) {
-    table.memory_note =
-        fmt::format("{} the {} of its GPU", e.fits ? "fits in" : "does NOT fit in", format_bytes(*e.device_bytes));
+    table.memory_note = fmt::format("{} the {} of its GPU",
+                                    !e.fits     ? "does NOT fit in"
+                                    : e.retries ? "fits only with retries in"
+                                                : "fits in",
+                                    format_bytes(*e.device_bytes));
   }
   std::string text = format_table(answer_table(table)) + assumptions_text(e.assumptions);
   if (e.device_bytes) text += text_line(e.memory_basis);

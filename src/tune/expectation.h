@@ -76,7 +76,8 @@ struct Expectation : StepAnswer {
   std::string headline;      ///< what is expected of it
   nlohmann::json config;
   std::vector<Assumption> assumptions;
-  bool fits = true;                           ///< in its GPU; memory is what PyTorch's allocator reserves, else blocks
+  bool retries = false;  ///< it fits only where the allocator returns memory to the driver in the middle of a step
+  bool fits = true;      ///< in its GPU; memory is what PyTorch's allocator reserves, else blocks
   std::optional<std::int64_t> device_bytes;   ///< what its GPU has
   std::vector<Hinge> hangs_on;                ///< the three that move it most; empty: no interval
   std::optional<NearestPublished> published;  ///< absent where no cluster is named, and so no GPU

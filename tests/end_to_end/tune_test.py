@@ -143,6 +143,8 @@ class Tune(program.Program):
             self.assertFalse(fits and bytes_ > 80 << 30, step_ms)
         self.assertIn("The 80.00 GiB of the cluster's GPU (--memory says otherwise): nothing fits",
                       self.error("tune", *job, "--ranks", "16", "-o", "small", *FEW))
+        self.assertIn("fits only with retries in the 40.00 GiB of its GPU",
+                      self.call("expect", "llama3-8b", "--cluster", "roce-a100-40gb", "--ranks", "4").stdout)
         self.assertGreater(self.tune(*job, "--ranks", "16", "--memory", "200GiB", out="more")["best"]["predicted_bytes"], 80 << 30)
 
     def test_on_a_cluster_memory_is_that_under_pytorchs_allocator(self) -> None:
