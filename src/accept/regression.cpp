@@ -133,8 +133,8 @@ const ResultFigures& busiest(std::span<const ResultFigures> results) {
   return *std::ranges::max_element(results, {}, &ResultFigures::others_share);
 }
 
-/// What a user can do about a figure that may be worse by the threshold; `seconds`: that each earlier result measured,
-/// if runs so short are recorded to scatter, else 0.
+/// Advice for a figure that may be worse by the threshold: how to find out. `seconds` is how long each earlier result
+/// measured it, if runs as short as that are recorded to scatter, else 0.
 std::string what_would_tell(const account::Samples& before, const account::Samples& now, const account::Rule& rule,
                             double seconds) {
   const auto results = static_cast<int>(before.results.size());

@@ -70,7 +70,7 @@ struct Counterfactuals {
   std::vector<Counterfactual> knobs;   ///< that gain something, the most first; without any that runs out of memory
   std::vector<std::string> unsaid;     ///< "key=value" of knobs that the preset's system has no word for
 };
-/// What is known of a run's machine beside its op times.
+/// Facts about the machine of a run that its op times do not tell.
 struct MachineFacts {
   /// Made a simulated run, and knows more than its op times tell: what a schedule that is built anew takes, over what
   /// the run's takes, is what it says. Null: there is none.

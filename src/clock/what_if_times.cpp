@@ -31,8 +31,8 @@ plan::Group ranks_of(const Op& op) {
   }
 }
 
-/// What tells which collectives have the same links: where one fabric joins all ranks, the group; where there are
-/// several, as in nodes and between them, how many ranks meet and how far apart these are.
+/// Collectives with equal Links have the same links. Where one fabric joins all ranks, that is said by the group. Where
+/// there are several, as in nodes and between them, it is said by how many ranks meet and how far apart they are.
 struct Links {
   plan::Group group = plan::Group::none;
   int ranks = 0, apart = 0;

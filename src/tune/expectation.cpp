@@ -206,7 +206,7 @@ class Explainer {
   double plain_ns_;
 };
 
-/// What recomputes, in words: "checkpointing that keeps every_second_product".
+/// Says how much is recomputed: "checkpointing that keeps every_second_product".
 std::string checkpointing_of(const config::Fsdp& fsdp) {
   if (!fsdp.activation_checkpointing) return "no checkpointing";
   if (fsdp.checkpoint_keeps != config::CheckpointKeeps::nothing) {

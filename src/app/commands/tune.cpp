@@ -302,13 +302,12 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
   tune::SearchOptions options;
   options.objective = named("--objective", arguments.objective, {O::step, O::memory, O::tokens_per_s});
   const bool of_gpu = arguments.memory.empty() && !config.simulate.cluster.empty();
-  options.budget =
-      tune::memory_budget(config,
-                          of_gpu                     ? config::load_cluster(config.simulate.cluster).gpu.memory_bytes()
-                          : arguments.memory.empty() ? 0
-                                                     : size_of_option("--memory", arguments.memory),
-                          named("--memory-kind", arguments.memory_kind, {K::live, K::reserved, K::process}),
-                          traced ? std::optional(traced->run.trial.world.backend == "cuda") : std::nullopt);
+  const std::int64_t bytes = of_gpu ? config::load_cluster(config.simulate.cluster).gpu.memory_bytes()
+                             : arguments.memory.empty() ? 0
+                                                        : size_of_option("--memory", arguments.memory);
+  options.budget = tune::memory_budget(
+      config, bytes, named("--memory-kind", arguments.memory_kind, {K::live, K::reserved, K::process}),
+      traced ? std::optional(traced->run.trial.world.backend == "cuda") : std::nullopt);
   options.budget.of_gpu = of_gpu;
   options.evaluations = arguments.evaluations;
   options.exhaustive = arguments.exhaustive;
